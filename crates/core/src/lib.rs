@@ -1,0 +1,1 @@
+//! The deterministic heart: topology, routing and queues of one virtual host.

@@ -1,0 +1,1 @@
+//! The log: records, segments, group commit, checkpoints and recovery.

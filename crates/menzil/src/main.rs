@@ -1,0 +1,3 @@
+//! The Menzil broker.
+
+fn main() {}

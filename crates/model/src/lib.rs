@@ -1,0 +1,1 @@
+//! Names, ids, messages, field tables and facts: the words every other crate speaks.

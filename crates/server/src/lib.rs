@@ -1,0 +1,1 @@
+//! Listeners, connection tasks and the shard driver.

@@ -1,0 +1,1 @@
+//! Seeded simulation of disk, network and crashes.
