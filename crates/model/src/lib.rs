@@ -1,1 +1,16 @@
 //! Names, ids, messages, field tables and facts: the words every other crate speaks.
+//!
+//! No IO, no clock, no threads, no randomness.
+
+mod id;
+
+pub use id::{
+    ChannelId, Class, ConnectionId, DeliveryTag, ExchangeId, Position, QueueId, Sequence, ShardId,
+};
+
+/// Hash map with a fixed seed, for state that must be deterministic. Keys that a client
+/// chooses come through a login first, so flooding one bucket gains nobody anything.
+pub type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
+
+/// Hash set with a fixed seed; see [`Map`].
+pub type Set<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
