@@ -2,11 +2,22 @@
 //!
 //! No IO, no clock, no threads, no randomness.
 
+pub mod fact;
 mod id;
+mod message;
+mod name;
+mod properties;
+pub mod table;
+pub mod wire;
 
+pub use fact::Fact;
 pub use id::{
     ChannelId, Class, ConnectionId, DeliveryTag, ExchangeId, Position, QueueId, Sequence, ShardId,
 };
+pub use message::Message;
+pub use name::{Escaped, Name};
+pub use properties::{Properties, PropertiesError};
+pub use table::{Table, TableBuilder, TableError, Value};
 
 /// Hash map with a fixed seed, for state that must be deterministic. Keys that a client
 /// chooses come through a login first, so flooding one bucket gains nobody anything.

@@ -1,0 +1,177 @@
+//! What a shard has done or wants done, for the driver to carry out.
+
+use std::sync::Arc;
+
+use menzil_model::{ConnectionId, DeliveryTag, Message, Name};
+
+use crate::command::ChannelKey;
+use crate::refusal::Refusal;
+
+/// An instruction to the driver. Effects are carried out in order.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Something to send on a channel.
+    Channel {
+        /// To whom.
+        to: ChannelKey,
+        /// Not before the journal has committed this index; 0 is at once. A waiting effect
+        /// holds back those that follow on its channel, save that confirms may be overtaken.
+        after: u64,
+        /// What.
+        output: Output,
+    },
+    /// Something to send on a connection; see `Channel` for `after`, which here holds back
+    /// only this effect.
+    Connection {
+        /// To whom.
+        to: ConnectionId,
+        /// Not before the journal has committed this index; 0 is at once.
+        after: u64,
+        /// What.
+        output: ConnectionOutput,
+    },
+    /// Read this message from the journal, with its chunks, and answer with
+    /// [`crate::Command::Fetched`].
+    Fetch {
+        /// Index of the `Published` record.
+        index: u64,
+        /// Indexes of the chunk records that hold its body, in order; none where the body is
+        /// in the record itself.
+        chunks: Vec<u64>,
+    },
+}
+
+/// Something to send on a channel.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// The answer to a request.
+    Reply(Reply),
+    /// `basic.deliver`
+    Deliver {
+        /// The consumer.
+        consumer_tag: Name,
+        /// The channel's count.
+        delivery_tag: DeliveryTag,
+        /// It may have been delivered before.
+        redelivered: bool,
+        /// The content.
+        message: Arc<Message>,
+    },
+    /// `basic.get-ok`
+    GetOk {
+        /// The channel's count.
+        delivery_tag: DeliveryTag,
+        /// It may have been delivered before.
+        redelivered: bool,
+        /// Ready messages that are left.
+        message_count: u32,
+        /// The content.
+        message: Arc<Message>,
+    },
+    /// `basic.return`, 312 `NO_ROUTE`
+    Return {
+        /// The content as published, `BCC` included.
+        message: Arc<Message>,
+    },
+    /// `basic.ack` or `basic.nack` to a publisher. Those that fall due together are folded
+    /// into cumulative ones.
+    Confirm {
+        /// The channel's count of publishes since `confirm.select`, from 1.
+        sequence: u64,
+        /// False is a nack.
+        accepted: bool,
+    },
+    /// `basic.cancel` by the broker.
+    Cancelled {
+        /// The consumer that is gone.
+        consumer_tag: Name,
+    },
+    /// The request failed. A soft refusal has closed the channel in the shard, a hard one the
+    /// connection; what the client still sends there is ignored until it says close-ok.
+    Refused {
+        /// Why.
+        refusal: Refusal,
+        /// The method that failed, by class and method number (0, 0 where there is none).
+        method: (u16, u16),
+    },
+}
+
+/// Something to send on a connection.
+#[derive(Clone, Debug)]
+pub enum ConnectionOutput {
+    /// The connection's state in the shard is gone: exclusive queues deleted, unsettled
+    /// deliveries back in their queues.
+    Closed,
+}
+
+/// The answer to a request, by the standard's method names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The channel is there: `channel.open-ok`.
+    ChannelOpened,
+    /// The channel's state in the shard is gone: `channel.close-ok`.
+    ChannelClosed,
+    /// `exchange.declare-ok`
+    ExchangeDeclareOk,
+    /// `exchange.delete-ok`
+    ExchangeDeleteOk,
+    /// `exchange.bind-ok`
+    ExchangeBindOk,
+    /// `exchange.unbind-ok`
+    ExchangeUnbindOk,
+    /// `queue.declare-ok`
+    QueueDeclareOk {
+        /// The queue's name, generated or as asked.
+        queue: Name,
+        /// Ready messages.
+        message_count: u32,
+        /// Consumers.
+        consumer_count: u32,
+    },
+    /// `queue.bind-ok`
+    QueueBindOk,
+    /// `queue.unbind-ok`
+    QueueUnbindOk,
+    /// `queue.purge-ok`
+    QueuePurgeOk {
+        /// Messages that were ready.
+        message_count: u32,
+    },
+    /// `queue.delete-ok`
+    QueueDeleteOk {
+        /// Messages that were ready.
+        message_count: u32,
+    },
+    /// `basic.qos-ok`
+    QosOk,
+    /// `basic.consume-ok`
+    ConsumeOk {
+        /// The tag, generated or as asked.
+        consumer_tag: Name,
+    },
+    /// `basic.cancel-ok`
+    CancelOk {
+        /// The tag.
+        consumer_tag: Name,
+    },
+    /// `basic.get-empty`
+    GetEmpty,
+    /// `basic.recover-ok`
+    RecoverOk,
+    /// `confirm.select-ok`
+    ConfirmSelectOk,
+    /// `tx.select-ok`
+    TxSelectOk,
+    /// `tx.commit-ok`
+    TxCommitOk,
+    /// `tx.rollback-ok`
+    TxRollbackOk,
+}
+
+/// Bytes that a delivery counts against its connection's credit: its content and a share of
+/// the frames around it.
+pub fn credit_bytes(message: &Message) -> u64 {
+    message.total_bytes() + DELIVERY_OVERHEAD_BYTES
+}
+
+const DELIVERY_OVERHEAD_BYTES: u64 = 64;

@@ -1,0 +1,147 @@
+//! Why a request failed, in the core's own words. Each protocol maps these to its codes in one
+//! table; texts for people are made there.
+
+use menzil_model::{DeliveryTag, Name};
+
+/// The two kinds of named things.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// A queue by name.
+    Queue(Name),
+    /// An exchange by name.
+    Exchange(Name),
+}
+
+/// A property or argument as it was asked for, or as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// It is absent.
+    Absent,
+    /// A flag of the method.
+    Flag(bool),
+    /// A text: an exchange type, or a value as RabbitMQ prints it, and the type of the field
+    /// value.
+    Value {
+        /// The value.
+        text: String,
+        /// The field type's name, such as `long`.
+        kind: &'static str,
+    },
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No queue, or no exchange, of that name.
+    NotFound(Object),
+    /// An empty queue name, and none was declared on the channel.
+    NoQueueDeclared,
+    /// The default exchange cannot be declared, deleted, bound or unbound.
+    DefaultExchange,
+    /// A new object's name starts with `amq.`.
+    ReservedPrefix(Object),
+    /// A predeclared exchange cannot be deleted.
+    SystemExchange(Name),
+    /// An internal exchange takes no publishes.
+    InternalExchange(Name),
+    /// An exclusive consumer has the queue, or others have and exclusivity was asked for.
+    ExclusiveUse(Name),
+    /// An exclusive queue of another connection.
+    Locked(Name),
+    /// Redeclared otherwise than it is.
+    Inequivalent {
+        /// What was declared.
+        object: Object,
+        /// The property or argument.
+        argument: Name,
+        /// What was asked for.
+        received: Given,
+        /// What it is.
+        current: Given,
+    },
+    /// `if-unused` does not hold.
+    InUse(Object),
+    /// `if-empty` does not hold.
+    NotEmpty(Name),
+    /// No such delivery is outstanding on the channel.
+    UnknownDeliveryTag(DeliveryTag),
+    /// No such exchange type.
+    UnknownExchangeType(Name),
+    /// An exchange type that exists elsewhere and is not built yet.
+    UnsupportedExchangeType(Name),
+    /// An argument's value cannot be.
+    InvalidArgument {
+        /// What was declared.
+        object: Object,
+        /// The argument.
+        argument: Name,
+        /// Why, as RabbitMQ's term.
+        reason: String,
+    },
+    /// An argument that exists elsewhere and is not built yet.
+    UnsupportedArgument {
+        /// What was declared, bound or consumed.
+        object: Object,
+        /// The argument.
+        argument: Name,
+    },
+    /// A binding's `x-match` is none of the four.
+    InvalidMatch {
+        /// The value as RabbitMQ prints it.
+        value: String,
+    },
+    /// The `expiration` property is no number of milliseconds in range.
+    InvalidExpiration {
+        /// The value.
+        value: Name,
+        /// Why, as RabbitMQ's term.
+        reason: String,
+    },
+    /// A `CC` or `BCC` header is no array.
+    InvalidHeader {
+        /// `CC` or `BCC`.
+        header: &'static str,
+        /// The field type's name.
+        kind: &'static str,
+        /// The value as RabbitMQ prints it.
+        value: String,
+    },
+    /// `confirm.select` on a transactional channel.
+    ConfirmOnTransactional,
+    /// `tx.select` on a confirm channel.
+    TransactionOnConfirm,
+    /// Commit or rollback without `tx.select`.
+    NotTransactional,
+    /// A queue refused a message of the transaction; nothing of it was stored.
+    TransactionRefused,
+    /// The transaction holds more than the setting allows.
+    TransactionTooLarge {
+        /// Bytes it would hold.
+        bytes: u64,
+        /// The setting.
+        bytes_max: u64,
+    },
+    /// A consumer of that tag is on the channel. Hard.
+    ConsumerTagInUse(Name),
+    /// `prefetch-size` is not implemented. Hard.
+    PrefetchSize(u32),
+    /// `requeue=false` of recover is not implemented. Hard.
+    RecoverWithoutRequeue,
+    /// A bound of this broker is reached: what, and how many.
+    LimitReached {
+        /// What there are too many of.
+        what: &'static str,
+        /// The bound.
+        limit: u64,
+    },
+}
+
+impl Refusal {
+    /// True where the whole connection ends, not only the channel.
+    pub fn is_hard(&self) -> bool {
+        matches!(
+            self,
+            Self::ConsumerTagInUse(_) | Self::PrefetchSize(_) | Self::RecoverWithoutRequeue
+        )
+    }
+}

@@ -1,0 +1,152 @@
+//! A published message: immutable, shared by every queue that it reached.
+
+use bytes::Bytes;
+
+use crate::name::Name;
+
+/// What a publisher handed in: envelope, properties and body. Cheap to share behind an `Arc`.
+///
+/// Exchange, routing key, properties and a small body lie in one allocation of their own, so
+/// that a queued message of sixteen bytes never pins a read buffer.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message {
+    /// exchange ++ routing key ++ properties ++ inline body
+    data: Bytes,
+    exchange_bytes: u8,
+    routing_key_bytes: u8,
+    properties_bytes: u32,
+    /// The body's parts after the inline one; each at most one journal chunk.
+    chunks: Vec<Bytes>,
+    body_bytes: u64,
+}
+
+impl Message {
+    /// A message whose body lies in `parts`. Bodies up to `inline_bytes_max` are copied beside
+    /// the envelope; larger ones stay in the parts as they are.
+    pub fn new(
+        exchange: &Name,
+        routing_key: &Name,
+        properties: &[u8],
+        parts: Vec<Bytes>,
+        inline_bytes_max: usize,
+    ) -> Self {
+        let body_bytes: usize = parts.iter().map(Bytes::len).sum();
+        let inline = body_bytes <= inline_bytes_max;
+        let (exchange, routing_key) = (exchange.as_bytes(), routing_key.as_bytes());
+        let mut data = Vec::with_capacity(
+            exchange.len()
+                + routing_key.len()
+                + properties.len()
+                + if inline { body_bytes } else { 0 },
+        );
+        data.extend_from_slice(exchange);
+        data.extend_from_slice(routing_key);
+        data.extend_from_slice(properties);
+        let chunks = if inline {
+            for part in &parts {
+                data.extend_from_slice(part);
+            }
+            Vec::new()
+        } else {
+            parts
+        };
+        Self {
+            data: Bytes::from(data),
+            exchange_bytes: u8::try_from(exchange.len()).unwrap_or(u8::MAX),
+            routing_key_bytes: u8::try_from(routing_key.len()).unwrap_or(u8::MAX),
+            properties_bytes: u32::try_from(properties.len()).unwrap_or(u32::MAX),
+            chunks,
+            body_bytes: body_bytes as u64,
+        }
+    }
+
+    fn properties_start(&self) -> usize {
+        usize::from(self.exchange_bytes) + usize::from(self.routing_key_bytes)
+    }
+
+    fn body_start(&self) -> usize {
+        self.properties_start() + self.properties_bytes as usize
+    }
+
+    /// The exchange it was published to; empty is the default exchange.
+    pub fn exchange(&self) -> &[u8] {
+        self.data
+            .get(..usize::from(self.exchange_bytes))
+            .unwrap_or_default()
+    }
+
+    /// The routing key it was published with.
+    pub fn routing_key(&self) -> &[u8] {
+        self.data
+            .get(usize::from(self.exchange_bytes)..self.properties_start())
+            .unwrap_or_default()
+    }
+
+    /// Property flags and list, as they came; see [`crate::Properties`].
+    pub fn properties(&self) -> &[u8] {
+        self.data
+            .get(self.properties_start()..self.body_start())
+            .unwrap_or_default()
+    }
+
+    /// The part of the body that lies beside the envelope; empty where the body is in chunks.
+    pub fn inline_body(&self) -> &[u8] {
+        self.data.get(self.body_start()..).unwrap_or_default()
+    }
+
+    /// The parts of a large body, in order; empty where it lies beside the envelope.
+    pub fn chunks(&self) -> &[Bytes] {
+        &self.chunks
+    }
+
+    /// The body as parts that share this message's memory, in order, none of them empty.
+    pub fn body_parts(&self) -> impl Iterator<Item = Bytes> + '_ {
+        let inline = self.data.slice(self.body_start().min(self.data.len())..);
+        std::iter::once(inline)
+            .chain(self.chunks.iter().cloned())
+            .filter(|part| !part.is_empty())
+    }
+
+    /// Bytes of the body.
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// Bytes of memory that the message pins: envelope, properties and body.
+    pub fn total_bytes(&self) -> u64 {
+        self.data.len() as u64 + self.chunks.iter().map(|c| c.len() as u64).sum::<u64>()
+    }
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Message")
+            .field("exchange", &crate::Escaped(self.exchange()).to_string())
+            .field(
+                "routing_key",
+                &crate::Escaped(self.routing_key()).to_string(),
+            )
+            .field("body_bytes", &self.body_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_body_lies_beside_the_envelope_and_a_large_one_stays_in_parts() {
+        let parts = || vec![Bytes::from_static(b"one"), Bytes::from_static(b"two")];
+        let (x, k) = (Name::from("x"), Name::from("key"));
+        let small = Message::new(&x, &k, b"\0\0", parts(), 6);
+        assert_eq!(small.exchange(), b"x");
+        assert_eq!(small.routing_key(), b"key");
+        assert_eq!(small.properties(), b"\0\0");
+        assert_eq!(small.inline_body(), b"onetwo");
+        let large = Message::new(&x, &k, b"\0\0", parts(), 5);
+        assert_eq!(large.inline_body(), b"");
+        assert_eq!(large.body_parts().collect::<Vec<_>>().concat(), b"onetwo");
+        assert_eq!((small.body_bytes(), large.body_bytes()), (6, 6));
+    }
+}
