@@ -8,6 +8,7 @@ mod command;
 mod effect;
 mod log;
 mod refusal;
+mod topology;
 
 pub use command::{
     ChannelKey, Command, Consume, ExchangeBind, ExchangeDeclare, Publish, QueueBind, QueueDeclare,
@@ -16,3 +17,4 @@ pub use command::{
 pub use effect::{ConnectionOutput, Effect, Output, Reply, credit_bytes};
 pub use log::Log;
 pub use refusal::{Given, Object, Refusal};
+pub use topology::{Routed, RoutingKeys, Targets, Topology, check_binding, strip_bcc};
