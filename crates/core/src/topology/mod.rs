@@ -25,6 +25,9 @@ mod term;
 mod trie;
 mod walk;
 
+#[cfg(test)]
+mod tests;
+
 pub use carbon_copy::{RoutingKeys, strip_bcc};
 pub use criteria::check_binding;
 pub use walk::{Routed, Targets};
