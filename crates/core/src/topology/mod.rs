@@ -173,6 +173,17 @@ impl Topology {
         })
     }
 
+    /// Whether that binding is there.
+    pub fn has_binding(&self, binding: &Binding) -> bool {
+        self.binding_numbers.contains_key(&normal(binding.clone()))
+    }
+
+    /// How many bindings begin at the exchange.
+    pub fn count_from(&self, id: ExchangeId) -> usize {
+        self.point(Destination::Exchange(id))
+            .map_or(0, |point| point.outgoing.len())
+    }
+
     /// Whether any binding begins at the exchange.
     pub fn has_bindings_from(&self, id: ExchangeId) -> bool {
         self.point(Destination::Exchange(id))
