@@ -111,6 +111,13 @@ impl Channel {
     }
 
     pub(crate) fn answered(&mut self, reply: &Reply, oracle: &mut Oracle) {
+        if *reply == Reply::ChannelClosed {
+            // A get that still waited for its message is dropped with the channel.
+            self.asked.retain(|asked| *asked != Asked::Get);
+        }
+        if *reply == Reply::RecoverOk {
+            self.deliveries.clear();
+        }
         let asked = self.asked.pop_front();
         if asked != Some(question(reply)) {
             oracle.fail(format!("{reply:?} answers {asked:?}"));

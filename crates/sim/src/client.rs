@@ -3,7 +3,7 @@
 use menzil_core::{ChannelKey, Reply};
 use menzil_model::{ChannelId, ConnectionId};
 
-use crate::channel::{Channel, Role, State};
+use crate::channel::{Asked, Channel, Role, State};
 use crate::oracle::Oracle;
 use crate::speech::{Heard, What};
 
@@ -95,7 +95,13 @@ impl Client {
             } => channel.confirmed(key, sequence, multiple, accepted, oracle),
             What::Cancelled => {}
             What::Refused(_) => {
+                let is_closing = channel.state == State::Closing;
                 *channel = Channel::new(channel.number, channel.role);
+                if is_closing {
+                    // The two closes crossed; the answer to ours is still to come.
+                    channel.state = State::Closing;
+                    channel.asked.push_back(Asked::Close);
+                }
                 oracle.refusal_heard(key);
             }
             What::Gone => return false,

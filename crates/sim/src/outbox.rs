@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use menzil_core::{ConnectionOutput, Effect, Output, credit_bytes};
+use menzil_core::{ConnectionOutput, Effect, Output, Reply, credit_bytes};
 
 use crate::speech::{Heard, What};
 
@@ -41,21 +41,29 @@ impl Outbox {
         let mut drained = 0;
         for (channel, outputs) in &mut self.channels {
             let mut is_held = false;
-            outputs.retain(|(after, output)| {
-                let is_confirm = matches!(output, Output::Confirm { .. });
-                if is_held || *after > committed {
-                    is_held |= !is_confirm;
-                    return true;
+            let mut kept = VecDeque::new();
+            for (after, output) in std::mem::take(outputs) {
+                if is_held || after > committed {
+                    is_held |= !matches!(output, Output::Confirm { .. });
+                    kept.push_back((after, output));
+                    continue;
                 }
-                if let Output::Deliver { message, .. } = output {
+                if let Output::Deliver { message, .. } = &output {
                     drained += credit_bytes(message);
+                }
+                if matches!(
+                    output,
+                    Output::Reply(Reply::ChannelClosed) | Output::Refused { .. }
+                ) {
+                    // Nothing may follow the end of a channel, late confirms neither.
+                    kept.clear();
                 }
                 out.push_back(Heard {
                     channel: *channel,
-                    what: heard(output),
+                    what: heard(&output),
                 });
-                false
-            });
+            }
+            *outputs = kept;
         }
         while let Some((after, _)) = self.connection.front() {
             if *after > committed {

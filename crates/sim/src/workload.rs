@@ -322,7 +322,8 @@ impl Workload<'_> {
         }
         match self.prng.below(10) {
             0..=3 => {
-                channel.held += 1;
+                channel.held += 2;
+                self.publish(channel);
                 self.publish(channel);
             }
             4..=5 => self.settle(channel),
@@ -339,7 +340,7 @@ impl Workload<'_> {
                 channel.held = 0;
                 self.ask(channel, Asked::TxCommit, Request::TxCommit);
             }
-            9 if self.prng.one_in(4) => {
+            9 if self.prng.one_in(8) => {
                 // Rolled-back settles are outstanding again; closing the channel gives all back.
                 channel.state = State::Closing;
                 channel.asked.push_back(Asked::TxRollback);

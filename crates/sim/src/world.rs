@@ -415,6 +415,7 @@ impl World {
             0 => 500,
             _ => self.prng.below(20),
         };
+        self.oracle.at(self.now);
         self.expire();
     }
 
@@ -593,7 +594,9 @@ impl World {
         self.connect(0);
         self.with_client(0, |client, workload| {
             if let Some(channel) = client.channels.first_mut() {
+                channel.is_set_up = true;
                 workload.act(channel);
+                workload.declare_catalogue(channel);
                 workload.consume_all(channel);
             }
         });
@@ -602,7 +605,7 @@ impl World {
 }
 
 fn client(number: u64, prng: &mut Prng) -> Client {
-    const ROLES: [Role; 12] = [
+    const ROLES: [Role; 14] = [
         Role::Publisher,
         Role::Publisher,
         Role::Publisher,
@@ -613,6 +616,8 @@ fn client(number: u64, prng: &mut Prng) -> Client {
         Role::Sink,
         Role::Getter,
         Role::Getter,
+        Role::Transactor,
+        Role::Transactor,
         Role::Transactor,
         Role::Careless,
     ];

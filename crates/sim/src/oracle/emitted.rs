@@ -64,7 +64,6 @@ impl Oracle {
                 } else {
                     self.give_up(*to);
                 }
-                self.on(*to, |channel| channel.awaited.clear());
             }
             Output::Reply(_) | Output::Cancelled { .. } => {}
         }

@@ -82,8 +82,12 @@ impl Oracle {
                     channel.awaited.push_back(Awaited::Topology(claim));
                 });
             }
-            Request::ExchangeBind(_)
-            | Request::ExchangeUnbind(_)
+            Request::ExchangeBind(_) => {
+                // The last of the catalogue.
+                for queue in &mut self.queues {
+                    queue.is_ready = true;
+                }
+            } Request::ExchangeUnbind(_)
             | Request::QueueBind(_)
             | Request::QueueUnbind(_)
             | Request::Qos { .. }
@@ -126,7 +130,7 @@ impl Oracle {
             model.bytes += message.length as u64;
             let entry = Entry {
                 durable: message.persistent && spec.durable,
-                belief: if message.confirm {
+                belief: if message.confirm && (model.is_ready || spec.durable) {
                     Belief::Live
                 } else {
                     Belief::Maybe
@@ -258,7 +262,9 @@ impl Oracle {
             for queue in &mut self.queues {
                 if let Some(entry) = queue.entries.get_mut(&number) {
                     // A refusal would refuse all of it.
-                    entry.belief = Belief::Live;
+                    if entry.durable || queue.is_ready {
+                        entry.belief = Belief::Live;
+                    }
                 }
             }
         }

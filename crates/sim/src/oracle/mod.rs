@@ -139,6 +139,11 @@ impl Oracle {
         self.failure.as_deref()
     }
 
+    /// The node's clock.
+    pub(crate) fn at(&mut self, now: u64) {
+        self.now = now;
+    }
+
     fn message(&self, number: MessageNumber) -> Option<&MessageModel> {
         let at = usize::try_from(number).ok()?.checked_sub(1)?;
         self.messages.get(at)
@@ -264,7 +269,8 @@ impl Oracle {
                 self.fail(format!("message {number} came back, {sent:?} was sent back"));
             }
             Ok(number) => {
-                if self.message(number).is_none_or(|message| !message.targets.is_empty()) {
+                let is_durable = |queue: &QueueNumber| QUEUES[*queue].durable;
+                if self.message(number).is_none_or(|m| m.targets.iter().any(is_durable)) {
                     self.fail(format!("message {number} came back and has a route"));
                 }
             }
@@ -380,6 +386,7 @@ impl Oracle {
             }
             if !QUEUES[number].durable {
                 queue.is_attached = false;
+                queue.is_ready = false;
             }
         }
     }

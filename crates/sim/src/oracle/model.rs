@@ -76,6 +76,9 @@ pub(super) struct QueueModel {
     pub(super) entries: BTreeMap<MessageNumber, Entry>,
     /// Left for ever: must never be seen again.
     pub(super) gone: BTreeSet<MessageNumber>,
+    /// It is declared and bound. A transient one is not, after a restart, until somebody has
+    /// seen to it.
+    pub(super) is_ready: bool,
     /// A consumer or a get was there.
     pub(super) is_attached: bool,
     pub(super) count: u64,
