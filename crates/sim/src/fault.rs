@@ -54,8 +54,14 @@ impl World {
             Fault::PowerLossAfter(changes) => self.power_off_after(changes),
             Fault::Kill => self.stop_hard(false),
             Fault::CleanStop => self.stop_cleanly(),
-            Fault::SyncFails(nth) => self.disk.fail_sync(nth),
-            Fault::WriteFails(nth) => self.disk.fail_write(nth),
+            Fault::SyncFails(nth) => {
+                self.is_doomed = true;
+                self.disk.fail_sync(nth);
+            }
+            Fault::WriteFails(nth) => {
+                self.is_doomed = true;
+                self.disk.fail_write(nth);
+            }
             Fault::DiskFull { left, steps } => {
                 self.disk.set_capacity(Some(self.disk.used() + left));
                 self.full_until = Some(self.step_number() + steps);
@@ -72,6 +78,7 @@ impl World {
     /// The node dies, with the machine or alone, and starts again.
     pub(crate) fn stop_hard(&mut self, with_power: bool) {
         self.crashes += 1;
+        self.is_doomed = false;
         self.trace.note(format_args!("stop, with the power: {with_power}"));
         self.node = None;
         self.forget_connections();
@@ -109,6 +116,7 @@ impl World {
         self.forget_connections();
         match stopped {
             Ok(()) => {
+                self.is_doomed = false;
                 if self.prng.one_in(2) {
                     let prng = &mut self.prng;
                     self.disk.crash(&mut |bound| prng.below(bound));

@@ -75,6 +75,8 @@ pub(crate) struct World {
     pub(crate) crashes: u64,
     pub(crate) checkpoints: u64,
     fetches: u64,
+    /// A write or sync is going to fail.
+    pub(crate) is_doomed: bool,
     /// The step at which a full disk has room again.
     pub(crate) full_until: Option<u64>,
 }
@@ -99,6 +101,7 @@ impl World {
             crashes: 0,
             checkpoints: 0,
             fetches: 0,
+            is_doomed: false,
             full_until: None,
             scenario,
             prng,
@@ -548,8 +551,8 @@ impl World {
     fn wind_up(&mut self) {
         self.disk.set_capacity(None);
         self.full_until = None;
-        if self.node.is_none() {
-            self.start();
+        if self.is_doomed {
+            self.stop_hard(true);
         }
         if let Some(node) = &self.node
             && node.journal.prepare().is_ok_and(|space| space == Space::Full)

@@ -71,7 +71,8 @@ impl Oracle {
             }
             Request::TxCommit => self.commit(key),
             Request::TxRollback => self.on(key, |channel| {
-                channel.draft = Some(Transaction::default());
+                let draft = channel.draft.replace(Transaction::default());
+                channel.rolled_back.extend(draft.unwrap_or_default().settles);
             }),
             Request::QueueDeclare(_)
             | Request::QueueDelete { .. }
@@ -84,10 +85,9 @@ impl Oracle {
             }
             Request::ExchangeBind(_) => {
                 // The last of the catalogue.
-                for queue in &mut self.queues {
-                    queue.is_ready = true;
-                }
-            } Request::ExchangeUnbind(_)
+                self.is_declared = true;
+            }
+            Request::ExchangeUnbind(_)
             | Request::QueueBind(_)
             | Request::QueueUnbind(_)
             | Request::Qos { .. }
@@ -109,6 +109,13 @@ impl Oracle {
             channel.published.push(number);
         }
         let Some(number) = number else { return };
+        let is_declared = self.is_declared;
+        if let Some(message) = self.message_mut(number) {
+            message.is_routed = is_declared;
+        }
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return;
+        };
         match &mut channel.draft {
             Some(draft) => draft.publishes.push(number),
             None => self.enter(number),
@@ -130,7 +137,7 @@ impl Oracle {
             model.bytes += message.length as u64;
             let entry = Entry {
                 durable: message.persistent && spec.durable,
-                belief: if message.confirm && (model.is_ready || spec.durable) {
+                belief: if message.confirm && (message.is_routed || spec.durable) {
                     Belief::Live
                 } else {
                     Belief::Maybe
@@ -207,7 +214,8 @@ impl Oracle {
         };
         channel.gets.clear();
         let draft = channel.draft.take().unwrap_or_default();
-        for (queue, number) in draft.settles {
+        let rolled_back = std::mem::take(&mut channel.rolled_back);
+        for (queue, number) in draft.settles.into_iter().chain(rolled_back) {
             self.returned_to(queue, number);
         }
     }
@@ -259,10 +267,11 @@ impl Oracle {
         }
         for number in transaction.publishes.clone() {
             self.enter(number);
+            let is_routed = self.message(number).is_some_and(|message| message.is_routed);
             for queue in &mut self.queues {
                 if let Some(entry) = queue.entries.get_mut(&number) {
                     // A refusal would refuse all of it.
-                    if entry.durable || queue.is_ready {
+                    if entry.durable || is_routed {
                         entry.belief = Belief::Live;
                     }
                 }

@@ -42,6 +42,8 @@ struct ChannelModel {
     /// The open transaction.
     draft: Option<Transaction>,
     out: BTreeMap<u64, (QueueNumber, MessageNumber)>,
+    /// Out again after a rollback, to the end of the channel.
+    rolled_back: Vec<(QueueNumber, MessageNumber)>,
     gets: VecDeque<(Option<QueueNumber>, bool)>,
     awaited: VecDeque<Awaited>,
     /// Publishes in confirm mode, in order.
@@ -100,6 +102,9 @@ pub(crate) struct Oracle {
     /// Settles in the order of their commands, until something later is durable.
     settled: VecDeque<(u64, QueueNumber, MessageNumber)>,
     chaos: Chaos,
+    /// The whole catalogue is there. After a restart its transient part is not, until somebody
+    /// has seen to it.
+    is_declared: bool,
     /// Commands so far.
     executed: u64,
     /// Time of the node.
@@ -120,6 +125,7 @@ impl Oracle {
             transactions_made: 0,
             settled: VecDeque::new(),
             chaos: Chaos::default(),
+            is_declared: false,
             executed: 0,
             now: 0,
             moment: 0,
@@ -173,6 +179,7 @@ impl Oracle {
             persistent,
             length,
             confirm,
+            is_routed: false,
             executed: 0,
             verdict: None,
             sent_at: self.moment,
@@ -365,6 +372,7 @@ impl Oracle {
     /// The node stopped, by accident or not, and forgot what is not on disk.
     pub(crate) fn restarted(&mut self, is_clean: bool) {
         self.moment += 1;
+        self.is_declared = false;
         self.channels.clear();
         self.settled.clear();
         self.chaos.restarted();
@@ -386,7 +394,6 @@ impl Oracle {
             }
             if !QUEUES[number].durable {
                 queue.is_attached = false;
-                queue.is_ready = false;
             }
         }
     }

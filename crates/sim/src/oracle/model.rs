@@ -18,6 +18,8 @@ pub(crate) struct MessageModel {
     pub(super) persistent: bool,
     pub(super) length: usize,
     pub(super) confirm: bool,
+    /// It was routed while every queue of the catalogue was there.
+    pub(super) is_routed: bool,
     /// In the order of the node's commands; 0 while it was not executed.
     pub(super) executed: u64,
     pub(super) verdict: Option<bool>,
@@ -76,9 +78,6 @@ pub(super) struct QueueModel {
     pub(super) entries: BTreeMap<MessageNumber, Entry>,
     /// Left for ever: must never be seen again.
     pub(super) gone: BTreeSet<MessageNumber>,
-    /// It is declared and bound. A transient one is not, after a restart, until somebody has
-    /// seen to it.
-    pub(super) is_ready: bool,
     /// A consumer or a get was there.
     pub(super) is_attached: bool,
     pub(super) count: u64,
