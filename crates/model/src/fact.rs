@@ -156,6 +156,16 @@ pub struct Extent {
     pub chunks: Vec<u64>,
 }
 
+/// Names a published message for ever: the record that it is in and, where that record is a
+/// group, which fact of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// Index of the record; 0 is none.
+    pub index: u64,
+    /// Place in the group, from 0; 0 where the record is no group.
+    pub part: u32,
+}
+
 /// A message and all the queues that it reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
@@ -170,8 +180,8 @@ pub struct Published {
 /// A published message of an earlier record, as a checkpoint names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Index of the `Published` record.
-    pub index: u64,
+    /// Where it was published.
+    pub origin: Origin,
     /// Its size.
     pub extent: Extent,
     /// The places it still has.
@@ -339,6 +349,46 @@ pub enum Content {
     Skip,
 }
 
+/// The message of a record that was read back: the `part`-th fact of a group, or the record's
+/// only one. A body in chunks comes from `chunks`, the contents of the records that
+/// [`Extent::chunks`] names, in order; see [`read_chunk`].
+pub fn read_message(record: &[u8], part: u32, chunks: Vec<Bytes>) -> Result<Message, FactError> {
+    let missing = FactError::Invalid("no message in the record");
+    let mut fact = Fact::decode(record, Content::Keep)?;
+    if let Fact::Group(facts) = fact {
+        fact = facts.into_iter().nth(part as usize).ok_or(missing)?;
+    }
+    let Fact::Published(published) = fact else {
+        return Err(missing);
+    };
+    let message = published.message.ok_or(missing)?;
+    if published.extent.chunks.is_empty() {
+        return Ok(Arc::unwrap_or_clone(message));
+    }
+    let bytes: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+    if chunks.len() != published.extent.chunks.len() || bytes != published.extent.body_bytes {
+        return Err(FactError::Invalid("chunks of another body"));
+    }
+    let name = |bytes| Name::new(bytes).ok_or(FactError::Invalid("name"));
+    let (exchange, routing_key) = (name(message.exchange())?, name(message.routing_key())?);
+    Ok(Message::new(
+        &exchange,
+        &routing_key,
+        message.properties(),
+        chunks,
+        0,
+    ))
+}
+
+/// The content of a chunk record.
+pub fn read_chunk(record: &[u8]) -> Result<Bytes, FactError> {
+    let fact = Fact::decode(record, Content::Keep)?;
+    let Fact::Chunk(bytes) = fact else {
+        return Err(FactError::Invalid("no chunk in the record"));
+    };
+    Ok(bytes)
+}
+
 mod tag {
     pub(super) const VIRTUAL_HOST_CREATED: u8 = 1;
     pub(super) const EXCHANGE_DECLARED: u8 = 2;
@@ -462,7 +512,8 @@ impl Fact {
             }
             Self::Stored(stored) => {
                 out.put_u8(tag::STORED);
-                out.put_varint(stored.index);
+                out.put_varint(stored.origin.index);
+                out.put_varint(stored.origin.part.into());
                 encode_extent(&stored.extent, out);
                 encode_entries(&stored.entries, out);
             }
@@ -536,7 +587,7 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
             below: Sequence(reader.varint()?),
         },
         tag::STORED => Fact::Stored(Stored {
-            index: reader.varint()?,
+            origin: decode_origin(&mut reader)?,
             extent: decode_extent(&mut reader)?,
             entries: decode_entries(&mut reader)?,
         }),
@@ -551,6 +602,12 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
 
 fn length(reader: &mut Reader<'_>) -> Result<usize, FactError> {
     usize::try_from(reader.varint()?).map_err(|_| FactError::Truncated)
+}
+
+fn decode_origin(reader: &mut Reader<'_>) -> Result<Origin, FactError> {
+    let index = reader.varint()?;
+    let part = u32::try_from(reader.varint()?).map_err(|_| FactError::Invalid("part"))?;
+    Ok(Origin { index, part })
 }
 
 fn decode_name(reader: &mut Reader<'_>) -> Result<Name, FactError> {
@@ -878,7 +935,7 @@ mod tests {
                 below: Sequence(3),
             },
             Fact::Stored(Stored {
-                index: 77,
+                origin: Origin { index: 77, part: 3 },
                 extent: Extent {
                     body_bytes: 1,
                     total_bytes: 2,
@@ -911,7 +968,7 @@ mod tests {
             durable,
         };
         let stored = Stored {
-            index: 1,
+            origin: Origin { index: 1, part: 0 },
             extent: Extent::default(),
             entries: smallvec![entry(1, true), entry(2, false)],
         };

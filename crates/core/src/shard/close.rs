@@ -51,6 +51,7 @@ impl Shard {
     }
 
     pub(super) fn open_channel(&mut self, turn: &mut Turn<'_>, key: ChannelKey) {
+        self.close_channel(turn, key);
         let Some(connection) = self.connections.get_mut(&key.connection) else {
             return;
         };

@@ -148,7 +148,7 @@ impl Shard {
         match command {
             Command::Request { channel, request } => self.request(&mut turn, channel, request),
             Command::Drained { connection, bytes } => self.drained(connection, bytes),
-            Command::Fetched { index, message } => self.fetched(&mut turn, index, message),
+            Command::Fetched { origin, message } => self.fetched(&mut turn, origin, message),
             Command::ConnectionOpened {
                 connection,
                 user: _,
