@@ -166,9 +166,9 @@ def all_suites(with_rust=False, whole=False):
         ScriptSuite(scripts / "bunny_smoke.rb", ["ruby"], 120, [bunny]),
         ScriptSuite(scripts / "amqp_tools_smoke.sh", ["bash"], 120, [(("amqp-publish", "amqp-tools"),)]),
         PytestSuite("py-amqp", 180, ["t/integration"], "amqp"),
-        PytestSuite("kombu", 300, ["t/integration/test_py_amqp.py", "-E", "py-amqp"], "kombu"),
-        PytestSuite("aiormq", 300, ["tests"], "aiormq"),
-        PytestSuite("aio-pika", 400, ["tests"], "aio-pika", plugins=["interop_aio_pika"]),
+        PytestSuite("kombu", 300, ["t/integration/test_py_amqp.py"], "kombu"),
+        PytestSuite("aiormq", 900, ["tests"], "aiormq"),
+        PytestSuite("aio-pika", 1500, ["tests"], "aio-pika", plugins=["interop_aio_pika"]),
     ]
     for suite in found:
         suite.listed = getattr(suite, "listed", False) and not whole
