@@ -182,7 +182,8 @@ class RabbitMq(Broker):
             RABBITMQ_MNESIA_BASE=str(self.folder / "mnesia"), RABBITMQ_LOG_BASE=str(self.folder / "logs"),
             RABBITMQ_CONFIG_FILE=str(self.folder / "rabbitmq.conf"), RABBITMQ_CONF_ENV_FILE=str(self.folder / "none"),
             RABBITMQ_ENABLED_PLUGINS_FILE=str(self.folder / "plugins"),
-            RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="+sbwt none +sbwtdcpu none +sbwtdio none")
+            RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="+sbwt none +sbwtdcpu none +sbwtdio none "
+            "-kernel inet_dist_use_interface {127,0,0,1}")
         self.names = subprocess.Popen(["epmd", "-port", str(self.names_port), "-address", "127.0.0.1"],
                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                       env=self.environment, start_new_session=True)
