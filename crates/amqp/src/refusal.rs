@@ -105,6 +105,30 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
                 ]),
             )
         }
+        Refusal::InvalidProperty { object, property } => (
+            Code::PreconditionFailed,
+            join(&[
+                b"invalid property '",
+                property.as_bytes(),
+                b"' for ",
+                &named(object),
+            ]),
+        ),
+        Refusal::InvalidType {
+            object,
+            argument,
+            kind,
+        } => {
+            let what = join(&[b"'", argument.as_bytes(), b"' in ", &named(object)]);
+            (
+                Code::PreconditionFailed,
+                join(&[b"invalid type '", kind.as_bytes(), b"' for arg ", &what]),
+            )
+        }
+        Refusal::UnknownQueueType(kind) => (
+            Code::PreconditionFailed,
+            join(&[b"unknown queue type '", kind.as_bytes(), b"'"]),
+        ),
         Refusal::InvalidMatch { value } => failed(format!(
             "Invalid x-match field value {value}; expected all, any, all-with-x, or any-with-x"
         )),

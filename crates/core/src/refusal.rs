@@ -92,6 +92,15 @@ pub enum Refusal {
         /// The property, in RabbitMQ's word.
         property: &'static str,
     },
+    /// An argument's value has a type that cannot be.
+    InvalidType {
+        /// What was declared.
+        object: Object,
+        /// The argument.
+        argument: Name,
+        /// The field type's name.
+        kind: &'static str,
+    },
     /// `x-queue-type` names no type.
     UnknownQueueType(Name),
     /// A binding's `x-match` is none of the four.

@@ -358,10 +358,10 @@ fn check_arguments(arguments: &Table, object: &Object) -> Result<(), Refusal> {
             _ => true,
         };
         if !fits {
-            return Err(Refusal::InvalidArgument {
+            return Err(Refusal::InvalidType {
                 object: object.clone(),
                 argument: Name::cut(name),
-                reason: format!("{{unacceptable_type,{}}}", value.type_name()),
+                kind: value.type_name(),
             });
         }
     }
