@@ -125,10 +125,34 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
                 join(&[b"invalid type '", kind.as_bytes(), b"' for arg ", &what]),
             )
         }
-        Refusal::UnknownQueueType(kind) => (
+        Refusal::ArgumentOfOtherType {
+            object,
+            argument,
+            kind,
+        } => {
+            let what = join(&[b"'", argument.as_bytes(), b"' for ", &named(object)]);
+            let kind = format!(" of queue type rabbit_{kind}_queue");
+            (
+                Code::PreconditionFailed,
+                join(&[b"invalid arg ", &what, kind.as_bytes()]),
+            )
+        }
+        Refusal::ServerNamed { kind } => failed(format!(
+            "Cannot declare a server-named queue for type rabbit_{kind}_queue"
+        )),
+        Refusal::UserId { given, user } => (
             Code::PreconditionFailed,
-            join(&[b"unknown queue type '", kind.as_bytes(), b"'"]),
+            join(&[
+                b"user_id property set to '",
+                given.as_bytes(),
+                b"' but authenticated user was '",
+                user.as_bytes(),
+                b"'",
+            ]),
         ),
+        Refusal::InvalidMatchType { kind, value } => failed(format!(
+            "Invalid x-match field type {kind} (value {value}); expected longstr"
+        )),
         Refusal::InvalidMatch { value } => failed(format!(
             "Invalid x-match field value {value}; expected all, any, all-with-x, or any-with-x"
         )),

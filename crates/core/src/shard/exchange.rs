@@ -381,7 +381,7 @@ fn check_equivalent(
     compare_flag(of, "auto_delete", declare.auto_delete, current.auto_delete)?;
     compare_flag(of, "internal", declare.internal, current.internal)?;
     for argument in ["alternate-exchange", "atomic-routing"] {
-        compare_argument(of, argument, &declare.arguments, &current.arguments)?;
+        compare_argument(of, argument, None, &declare.arguments, &current.arguments)?;
     }
     Ok(())
 }
