@@ -61,7 +61,7 @@ fn the_start_says_what_this_broker_has_and_no_more() {
     assert_eq!((start.version_major, start.version_minor), (0, 9));
     assert_eq!(
         (start.mechanisms, start.locales),
-        (&b"PLAIN AMQPLAIN"[..], &b"en_US"[..])
+        (&b"AMQPLAIN PLAIN"[..], &b"en_US"[..])
     );
     let properties = menzil_model::Table::copy_from(start.server_properties).unwrap();
     let names: Vec<&[u8]> = properties.fields().map(|(name, _)| name).collect();

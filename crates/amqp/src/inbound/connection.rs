@@ -47,8 +47,8 @@ impl Inbound {
             return Ok(());
         }
         let (id, fields) = method_id(frame)?;
-        let method = decode(id, fields)?;
-        self.connection_method(method, out)
+        decode(id, fields)
+            .and_then(|method| self.connection_method(method, out))
             .map_err(|violation| match violation.method {
                 MethodId::NONE => violation.by(id),
                 _ => violation,

@@ -1,6 +1,11 @@
 //! A protocol session with a driver and a core around it that always say yes, and a client's
 //! words for it.
-#![expect(dead_code, reason = "each test file uses a part of it")]
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test file uses a part of it, and not all leave one unused"
+)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "most of it says yes to anything else")]
 
 use std::sync::Arc;
 
@@ -236,7 +241,7 @@ pub(crate) fn method(channel: u16, method: &Method<'_>) -> Vec<u8> {
 pub(crate) fn raw(kind: u8, channel: u16, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     write_frame(&mut out, kind, channel, |out| {
-        out.extend_from_slice(payload)
+        out.extend_from_slice(payload);
     });
     out
 }
