@@ -393,6 +393,7 @@ struct Model {
 }
 
 impl Model {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else was decided")]
     /// Checks one frame against what may be seen now, and takes it off.
     fn see(&mut self, channel: u16, method: Method<'_>) {
         let committed = self.committed;
@@ -408,12 +409,12 @@ impl Model {
                 assert!(decided.after <= committed);
             }
             Method::BasicAck(m) => {
-                take_verdicts(pending, committed, true, m.delivery_tag, m.multiple)
+                take_verdicts(pending, committed, true, m.delivery_tag, m.multiple);
             }
             Method::BasicNack(m) => {
-                take_verdicts(pending, committed, false, m.delivery_tag, m.multiple)
+                take_verdicts(pending, committed, false, m.delivery_tag, m.multiple);
             }
-            other => panic!("{other:?}"),
+            _ => panic!("{method:?}"),
         }
     }
 }

@@ -5,7 +5,12 @@
     clippy::allow_attributes,
     reason = "each test file uses a part of it, and not all leave one unused"
 )]
-#![expect(clippy::wildcard_enum_match_arm, reason = "most of it says yes to anything else")]
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "most of it says yes to anything else"
+)]
+
+pub(crate) mod script;
 
 use std::sync::Arc;
 
@@ -74,6 +79,12 @@ impl Broker {
 
     /// Takes bytes and returns what the broker says to them.
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> Vec<(u16, String)> {
+        self.feed(bytes);
+        self.said()
+    }
+
+    /// Takes bytes and answers what the session asks.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
         let mut bytes = bytes;
         loop {
             let mut actions = Vec::new();
@@ -85,7 +96,7 @@ impl Broker {
             self.session
                 .receive(self.now, bytes, &mut draw, &mut actions);
             if !self.carry_out(actions) {
-                return self.said();
+                return;
             }
             bytes = &[];
         }
