@@ -36,14 +36,18 @@ use std::io::Write;
 /// print [`USAGE`].
 pub fn run(args: impl IntoIterator<Item = String>) -> Result<(), BenchError> {
     let args: Vec<String> = args.into_iter().collect();
-    let mut out = std::io::stdout().lock();
-    if args
-        .iter()
-        .any(|word| word == "--help" || word == "-h" || word == "help")
-    {
-        out.write_all(USAGE.as_bytes())?;
-        return Ok(());
-    }
+    let asks_for_help = |word: &String| matches!(word.as_str(), "help" | "--help" | "-h");
+    let text = if args.iter().any(asks_for_help) {
+        USAGE.to_owned()
+    } else {
+        report(args)?
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// The same, with the text returned.
+pub fn report(args: impl IntoIterator<Item = String>) -> Result<String, BenchError> {
     let options = Options::parse(args)?;
     let rows = match options.scenario {
         Scenario::Disk => disk::measure(&options)?,
@@ -55,11 +59,9 @@ pub fn run(args: impl IntoIterator<Item = String>) -> Result<(), BenchError> {
         | Scenario::Latency
         | Scenario::Drain => scenario::measure(&options)?,
     };
-    let text = if options.json {
+    Ok(if options.json {
         report::json(&rows)
     } else {
         report::table(&rows)
-    };
-    out.write_all(text.as_bytes())?;
-    Ok(())
+    })
 }
