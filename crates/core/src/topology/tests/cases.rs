@@ -140,6 +140,10 @@ fn a_deleted_name_may_be_taken_by_another_id() {
     topology.delete_queue(QueueId(1));
     assert_eq!(topology.queue(b"q"), Some(QueueId(2)));
     assert_eq!(reached(&topology, 0, "q", None), [2]);
+    // A younger queue is seen before the end of the older one.
+    topology.declare_queue_name(Name::from("q"), QueueId(4));
+    topology.delete_queue(QueueId(2));
+    assert_eq!(reached(&topology, 0, "q", None), [4]);
     let found = topology.exchange(b"x").unwrap();
     assert_eq!(
         (found.id, found.kind),

@@ -202,7 +202,7 @@ fn routed(topology: &Topology, publish: &Publish, scratch: &mut Targets) -> BTre
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn any_history_routes_as_the_naive_twin_and_as_a_rebuilt_topology(
