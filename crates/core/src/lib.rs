@@ -4,15 +4,31 @@
 //! the [`Log`], applies it, and says what the driver is to do (effects). Time, ids and
 //! randomness come in as arguments; nothing here waits.
 
+mod channel;
 mod command;
+mod consumer;
+mod counters;
+mod deliveries;
 mod effect;
+mod equivalence;
+mod generated;
 mod log;
+mod queue;
 mod refusal;
+mod settling;
+mod shard;
+mod store;
+mod topology;
+mod turn;
 
 pub use command::{
     ChannelKey, Command, Consume, ExchangeBind, ExchangeDeclare, Publish, QueueBind, QueueDeclare,
     Rejection, Request,
 };
+pub use counters::Counters;
 pub use effect::{ConnectionOutput, Effect, Output, Reply, credit_bytes};
 pub use log::Log;
+pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};
+pub use shard::{QueueSummary, Shard, ShardSettings, Summary};
+pub use topology::{Routed, RoutingKeys, Targets, Topology, check_binding, strip_bcc};

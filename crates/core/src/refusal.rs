@@ -85,6 +85,15 @@ pub enum Refusal {
         /// The argument.
         argument: Name,
     },
+    /// A queue of its type cannot be that.
+    InvalidProperty {
+        /// What was declared.
+        object: Object,
+        /// The property, in RabbitMQ's word.
+        property: &'static str,
+    },
+    /// `x-queue-type` names no type.
+    UnknownQueueType(Name),
     /// A binding's `x-match` is none of the four.
     InvalidMatch {
         /// The value as RabbitMQ prints it.

@@ -1,0 +1,103 @@
+//! What a shard knows of one open channel.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use menzil_model::{DeliveryTag, Message, Name, QueueId};
+
+use crate::command::Request;
+use crate::consumer::ConsumerId;
+use crate::deliveries::{Deliveries, Delivery};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Channel {
+    pub(crate) consumers: BTreeMap<Name, ConsumerId>,
+    pub(crate) deliveries: Deliveries,
+    /// The last delivery tag given out.
+    pub(crate) last_tag: u64,
+    /// Prefetch of consumers that start from now on; 0 is without limit.
+    pub(crate) prefetch_next: u64,
+    /// Prefetch of the whole channel; 0 is without limit.
+    pub(crate) prefetch_channel: u64,
+    /// Deliveries to consumers that are out; `basic.get` does not count.
+    pub(crate) consumed_unsettled: u64,
+    pub(crate) mode: Mode,
+    /// What an empty queue name means.
+    pub(crate) last_queue: Option<Name>,
+    /// A `basic.get` that waits for its message from the journal.
+    pub(crate) parked: Option<Parked>,
+}
+
+/// How publishes and acknowledgements are answered.
+#[derive(Debug, Default)]
+pub(crate) enum Mode {
+    /// Not at all.
+    #[default]
+    Plain,
+    /// Each publish with a confirm; the last sequence given out.
+    Confirm { last: u64 },
+    /// Together, at commit.
+    Transaction(Transaction),
+}
+
+/// What a transaction holds back.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    pub(crate) publishes: Vec<HeldPublish>,
+    pub(crate) settles: Vec<HeldSettle>,
+    /// Bytes of the held messages.
+    pub(crate) bytes: u64,
+}
+
+/// A routed publish of a transaction.
+#[derive(Debug)]
+pub(crate) struct HeldPublish {
+    pub(crate) message: Arc<Message>,
+    pub(crate) persistent: bool,
+    pub(crate) ttl: Option<u64>,
+    pub(crate) targets: Vec<QueueId>,
+    /// Return it at commit.
+    pub(crate) unroutable: bool,
+}
+
+/// An acknowledgement or rejection of a transaction.
+#[derive(Debug)]
+pub(crate) struct HeldSettle {
+    pub(crate) delivery: Delivery,
+    pub(crate) verdict: Verdict,
+}
+
+/// What a consumer says of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Verdict {
+    /// Done.
+    Acknowledge,
+    /// Dropped.
+    Reject,
+    /// Back to its place.
+    Requeue,
+}
+
+/// A `basic.get` under way, and the requests of the channel that came after it.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) queue: QueueId,
+    pub(crate) no_ack: bool,
+    pub(crate) behind: VecDeque<Request>,
+    /// Bytes of the publishes among them.
+    pub(crate) behind_bytes: u64,
+}
+
+impl Channel {
+    /// Gives out the next delivery tag (AMQP 0-9-1 §1.8.3.13: from 1, per channel).
+    pub(crate) fn next_tag(&mut self) -> DeliveryTag {
+        self.last_tag += 1;
+        DeliveryTag(self.last_tag)
+    }
+
+    /// Whether the channel-wide prefetch has room for one more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.prefetch_channel == 0 || self.consumed_unsettled < self.prefetch_channel
+    }
+}

@@ -1,0 +1,32 @@
+//! A consumer: who gets a queue's entries, and how many at once.
+
+use menzil_model::{Name, QueueId};
+
+use crate::command::ChannelKey;
+
+/// A consumer's number; never reused while the shard lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ConsumerId(pub(crate) u64);
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Consumer {
+    pub(crate) channel: ChannelKey,
+    pub(crate) tag: Name,
+    pub(crate) queue: QueueId,
+    /// Deliveries are settled by being sent.
+    pub(crate) no_ack: bool,
+    /// It asked to be the only one.
+    pub(crate) exclusive: bool,
+    /// Most deliveries at once; 0 is without limit.
+    pub(crate) prefetch: u64,
+    /// Deliveries that are out.
+    pub(crate) unsettled: u64,
+}
+
+impl Consumer {
+    /// Whether its own prefetch has room for one more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.prefetch == 0 || self.unsettled < self.prefetch
+    }
+}

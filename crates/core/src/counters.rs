@@ -1,0 +1,40 @@
+//! What a shard counts.
+
+/// Counters of one shard since the process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Publishes taken in, routed or not.
+    pub published: u64,
+    /// Publishes that reached at least one queue.
+    pub routed: u64,
+    /// Publishes that no queue took and nobody asked to have back.
+    pub unroutable_dropped: u64,
+    /// Publishes returned to their publisher.
+    pub unroutable_returned: u64,
+    /// Publishes that a queue refused.
+    pub refused: u64,
+    /// Confirms decided.
+    pub confirmed: u64,
+    /// Nacks decided.
+    pub nacked: u64,
+    /// Deliveries, of `basic.get` too.
+    pub delivered: u64,
+    /// Of these, redelivered ones.
+    pub redelivered: u64,
+    /// Acknowledgements, automatic ones too.
+    pub acknowledged: u64,
+    /// Rejections without requeue.
+    pub rejected: u64,
+    /// Entries put back.
+    pub requeued: u64,
+    /// Entries whose time to live ended.
+    pub expired: u64,
+    /// Entries that a length limit dropped.
+    pub overflowed: u64,
+    /// Entries whose record cannot be read.
+    pub damaged: u64,
+    /// Messages read back from the journal.
+    pub fetched: u64,
+    /// Requests refused.
+    pub refusals: u64,
+}

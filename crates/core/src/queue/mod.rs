@@ -1,0 +1,186 @@
+//! One queue: its settings, its order, its consumers.
+
+mod index;
+mod settings;
+
+use std::collections::VecDeque;
+
+use menzil_model::fact::QueueDefinition;
+use menzil_model::{ConnectionId, Sequence};
+
+use crate::consumer::ConsumerId;
+
+pub(crate) use index::{Index, Item};
+pub(crate) use settings::{COMPARED, Overflow, Settings, parse_expiration};
+
+/// Room that a `Delivering` fact reserves ahead of what goes out, in entries.
+const DELIVERING_AHEAD: u64 = 4096;
+
+/// Which entries may have been delivered, as far as the journal knows: the last two
+/// `Delivering` facts, and how far deliveries really went.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mark {
+    below: u64,
+    index: u64,
+    earlier_below: u64,
+    earlier_index: u64,
+    /// One past the highest durable sequence that went out.
+    delivered_below: u64,
+}
+
+impl Mark {
+    /// Takes in a `Delivering` fact.
+    pub(crate) fn advance(&mut self, below: u64, index: u64) {
+        self.earlier_below = self.below.min(below);
+        self.earlier_index = self.index;
+        self.below = below;
+        self.index = index;
+    }
+
+    /// The new end of the reserved room, where one is due before or soon after `sequence`
+    /// goes out.
+    pub(crate) fn due(&self, sequence: Sequence) -> Option<Sequence> {
+        (sequence.0 + DELIVERING_AHEAD / 2 >= self.below)
+            .then_some(Sequence(sequence.0 + DELIVERING_AHEAD))
+    }
+
+    /// Notes that a durable entry goes out, and tells which index it waits for.
+    pub(crate) fn deliver(&mut self, sequence: Sequence) -> u64 {
+        self.delivered_below = self.delivered_below.max(sequence.0 + 1);
+        if sequence.0 < self.earlier_below {
+            self.earlier_index
+        } else {
+            self.index
+        }
+    }
+
+    /// The first sequence that was certainly not delivered.
+    pub(crate) fn below(&self) -> u64 {
+        self.below
+    }
+
+    /// The exact value, where it is below what is reserved.
+    pub(crate) fn exact(&self) -> Option<Sequence> {
+        (self.delivered_below < self.below).then_some(Sequence(self.delivered_below))
+    }
+
+    /// After recovery everything below the mark counts as delivered.
+    pub(crate) fn recovered(&mut self) {
+        self.delivered_below = self.below;
+        self.earlier_below = self.below;
+        self.index = 0;
+        self.earlier_index = 0;
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) definition: QueueDefinition,
+    pub(crate) settings: Settings,
+    pub(crate) index: Index,
+    /// The next sequence to give out.
+    pub(crate) next_sequence: u64,
+    pub(crate) mark: Mark,
+    /// Owner of an exclusive queue.
+    pub(crate) owner: Option<ConnectionId>,
+    /// In the order of their turns.
+    pub(crate) consumers: VecDeque<ConsumerId>,
+    /// The one consumer that asked to be alone.
+    pub(crate) exclusive_consumer: bool,
+    /// Since when nobody used it; counts for `x-expires` while there is no consumer.
+    pub(crate) unused_since: u64,
+    /// The deadline that stands in the shard's timers.
+    pub(crate) timer: Option<u64>,
+    pub(crate) counters: QueueCounters,
+}
+
+/// What happened in a queue since the process started, or since it was recovered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounters {
+    /// Entries that came in.
+    pub entered: u64,
+    /// Deliveries, of `basic.get` too.
+    pub delivered: u64,
+    /// Entries that were acknowledged, or delivered where no acknowledgement is wanted.
+    pub acknowledged: u64,
+    /// Entries rejected without requeue.
+    pub rejected: u64,
+    /// Entries put back.
+    pub requeued: u64,
+    /// Entries whose time to live ended.
+    pub expired: u64,
+    /// Entries that a length limit dropped.
+    pub overflowed: u64,
+    /// Entries purged.
+    pub purged: u64,
+    /// Entries whose record cannot be read any more.
+    pub damaged: u64,
+    /// Publishes that the queue refused.
+    pub refused: u64,
+}
+
+impl QueueCounters {
+    /// Entries that left for good.
+    pub fn left(&self) -> u64 {
+        self.acknowledged
+            + self.rejected
+            + self.expired
+            + self.overflowed
+            + self.purged
+            + self.damaged
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(definition: QueueDefinition, settings: Settings) -> Self {
+        Self {
+            definition,
+            settings,
+            index: Index::default(),
+            next_sequence: 1,
+            mark: Mark::default(),
+            owner: None,
+            consumers: VecDeque::new(),
+            exclusive_consumer: false,
+            unused_since: 0,
+            timer: None,
+            counters: QueueCounters::default(),
+        }
+    }
+
+    /// Whether one more entry, after `pending` others of `pending_bytes`, passes a limit.
+    pub(crate) fn is_over(&self, pending: u64, pending_bytes: u64) -> bool {
+        let count = self.index.ready_count() + pending;
+        let bytes = self.index.ready_bytes() + pending_bytes;
+        self.settings.length_max.is_some_and(|max| count > max)
+            || self.settings.bytes_max.is_some_and(|max| bytes > max)
+    }
+
+    /// When something is to happen by itself.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        let lease = match self.settings.expires {
+            Some(time) if self.consumers.is_empty() => Some(self.unused_since + time),
+            _ => None,
+        };
+        [lease, self.index.next_expiry()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Checks sums and order; for tests.
+    pub(crate) fn check_invariants(&self) {
+        self.index.check_invariants();
+        assert_eq!(
+            self.counters.entered,
+            self.counters.left() + self.index.len(),
+            "entries of queue {} do not add up",
+            self.definition.name
+        );
+        for item in self.index.items() {
+            assert!(item.sequence.0 < self.next_sequence);
+            assert!(self.definition.durable || !item.durable);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Settles of durable entries that are applied and not yet written. They need no sync of
+//! their own, so they gather; but they are written before any other fact, so that a settle is
+//! never behind a later publish.
+
+use menzil_model::fact::{Range, Ranges, Why};
+use menzil_model::{Fact, QueueId, Sequence};
+
+use crate::log::Log;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Settling {
+    runs: Vec<(QueueId, Why, Ranges)>,
+}
+
+/// Ranges in one fact: keeps a record small.
+const RANGES_MAX: usize = 1024;
+
+impl Settling {
+    /// Notes that an entry was settled.
+    pub(crate) fn add(&mut self, queue: QueueId, sequence: Sequence, why: Why) {
+        let one = Range {
+            first: sequence,
+            last: sequence,
+        };
+        if let Some((_, _, ranges)) = self
+            .runs
+            .last_mut()
+            .filter(|(q, w, _)| *q == queue && *w == why)
+        {
+            let many = ranges.len() >= RANGES_MAX;
+            match ranges.last_mut() {
+                Some(last) if last.last.0 + 1 == sequence.0 => {
+                    last.last = sequence;
+                    return;
+                }
+                Some(last) if last.last < sequence && !many => {
+                    ranges.push(one);
+                    return;
+                }
+                _ => {}
+            }
+        }
+        self.runs.push((queue, why, Ranges::from_slice(&[one])));
+    }
+
+    /// Writes what gathered.
+    pub(crate) fn write(&mut self, log: &mut dyn Log) {
+        for (queue, why, ranges) in self.runs.drain(..) {
+            log.append_lazy(&Fact::Settled { queue, ranges, why });
+        }
+    }
+}
+
+/// Sequences as ascending ranges.
+pub(crate) fn ranges_of(mut sequences: Vec<Sequence>) -> Ranges {
+    sequences.sort_unstable();
+    let mut ranges = Ranges::new();
+    for sequence in sequences {
+        match ranges.last_mut() {
+            Some(Range { last, .. }) if last.0 + 1 == sequence.0 => *last = sequence,
+            _ => ranges.push(Range {
+                first: sequence,
+                last: sequence,
+            }),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consecutive_settles_become_one_range() {
+        let mut settling = Settling::default();
+        for sequence in [1, 2, 3, 7, 8, 5] {
+            settling.add(QueueId(1), Sequence(sequence), Why::Acknowledged);
+        }
+        let runs: Vec<Vec<(u64, u64)>> = settling
+            .runs
+            .iter()
+            .map(|(_, _, ranges)| ranges.iter().map(|r| (r.first.0, r.last.0)).collect())
+            .collect();
+        assert_eq!(runs, [vec![(1, 3), (7, 8)], vec![(5, 5)]]);
+    }
+}

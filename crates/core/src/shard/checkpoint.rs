@@ -1,0 +1,128 @@
+//! A shard's whole durable state as facts, from which the same state is made again.
+
+use std::collections::BTreeMap;
+
+use menzil_model::fact::{Entries, Entry, Stored};
+use menzil_model::{Fact, QueueId, Sequence};
+
+use super::Shard;
+use crate::log::Log;
+use crate::store::MessageId;
+
+impl Shard {
+    /// Hands every fact of the durable state to `sink`, in an order that [`Shard::apply`]
+    /// takes. It stands for the state at the last index the log gave out; call
+    /// [`Shard::finish`] first.
+    pub fn checkpoint(&self, sink: &mut dyn FnMut(&Fact)) {
+        sink(&Fact::VirtualHostCreated {
+            name: self.name.clone(),
+        });
+        sink(&Fact::Numbering {
+            exchange: self.next_exchange,
+            queue: self.next_queue,
+        });
+        let mut exchanges: Vec<_> = self
+            .topology
+            .exchanges()
+            .filter(|exchange| exchange.durable)
+            .collect();
+        exchanges.sort_unstable_by_key(|exchange| exchange.id);
+        for exchange in &exchanges {
+            sink(&Fact::ExchangeDeclared((*exchange).clone()));
+        }
+        let queues = self.durable_queues();
+        for id in &queues {
+            let Some(queue) = self.queues.get(id) else {
+                continue;
+            };
+            sink(&Fact::QueueDeclared(queue.definition.clone()));
+            sink(&Fact::QueueState {
+                queue: *id,
+                next: Sequence(queue.next_sequence),
+                below: Sequence(queue.mark.below()),
+            });
+        }
+        for exchange in &exchanges {
+            for binding in self.topology.bindings_from(exchange.id) {
+                if self.is_durable_destination(&binding.destination) {
+                    sink(&Fact::Bound(binding.clone()));
+                }
+            }
+        }
+        self.checkpoint_messages(&queues, sink);
+    }
+
+    fn checkpoint_messages(&self, queues: &[QueueId], sink: &mut dyn FnMut(&Fact)) {
+        let mut places: BTreeMap<(u64, MessageId), Entries> = BTreeMap::new();
+        for id in queues {
+            let Some(queue) = self.queues.get(id) else {
+                continue;
+            };
+            for item in queue.index.items().filter(|item| item.durable) {
+                places
+                    .entry((self.store.index(item.message), item.message))
+                    .or_default()
+                    .push(Entry {
+                        queue: *id,
+                        sequence: item.sequence,
+                        expires_at: item.expires_at,
+                        durable: true,
+                    });
+            }
+        }
+        for ((index, message), entries) in places {
+            sink(&Fact::Stored(Stored {
+                index,
+                extent: self.store.extent(message),
+                entries,
+            }));
+        }
+    }
+
+    fn durable_queues(&self) -> Vec<QueueId> {
+        let mut queues: Vec<_> = self
+            .queues
+            .iter()
+            .filter(|(_, queue)| queue.definition.durable)
+            .map(|(id, _)| *id)
+            .collect();
+        queues.sort_unstable();
+        queues
+    }
+
+    fn is_durable_destination(&self, destination: &menzil_model::fact::Destination) -> bool {
+        use menzil_model::fact::Destination;
+        match destination {
+            Destination::Queue(id) => self
+                .queues
+                .get(id)
+                .is_some_and(|queue| queue.definition.durable),
+            Destination::Exchange(id) => self
+                .topology
+                .exchange_by_id(*id)
+                .is_some_and(|exchange| exchange.durable),
+        }
+    }
+
+    /// Indexes of the records that the durable state still needs, ascending: messages and
+    /// chunks of their bodies.
+    pub fn live(&self) -> Vec<u64> {
+        let mut live = self.store.live();
+        live.sort_unstable();
+        live
+    }
+
+    /// Before a clean stop: writes how far deliveries really went, so that after the restart
+    /// nothing is flagged redelivered that never went out.
+    pub fn stop(&mut self, log: &mut dyn Log) {
+        self.finish(log);
+        for id in self.durable_queues() {
+            let exact = self.queues.get(&id).and_then(|queue| queue.mark.exact());
+            if let Some(below) = exact {
+                let fact = Fact::Delivering { queue: id, below };
+                let index = log.append_lazy(&fact);
+                self.apply(index, fact);
+            }
+        }
+    }
+}

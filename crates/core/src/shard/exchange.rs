@@ -1,0 +1,387 @@
+//! Declaring, deleting and binding exchanges.
+
+use menzil_model::fact::{Binding, Destination, ExchangeDefinition, ExchangeKind};
+use menzil_model::{ExchangeId, Fact, Map, Name, QueueId, Table, Value};
+
+use super::Shard;
+use crate::command::{ChannelKey, ExchangeBind, ExchangeDeclare};
+use crate::effect::Reply;
+use crate::equivalence::{Compared, compare_argument, compare_flag, compare_text};
+use crate::log::Log;
+use crate::refusal::{Object, Refusal};
+use crate::topology::check_binding;
+use crate::turn::Turn;
+
+/// Exchange types that RabbitMQ or its common plugins have and this broker has not, yet.
+const UNSUPPORTED_KINDS: [&str; 9] = [
+    "x-consistent-hash",
+    "x-modulus-hash",
+    "x-local-random",
+    "x-random",
+    "x-recent-history",
+    "x-delayed-message",
+    "x-jms-topic",
+    "x-message-deduplication",
+    "x-federation-upstream",
+];
+
+/// Exchange arguments that are planned and not built.
+const UNSUPPORTED_ARGUMENTS: [&str; 9] = [
+    "x-delayed-type",
+    "x-delayed",
+    "x-retain-messages",
+    "x-retain-bytes",
+    "x-retain-age",
+    "hash-header",
+    "hash-property",
+    "x-max-weight",
+    "x-recent-history-length",
+];
+
+/// The predeclared exchanges: name, kind, internal.
+const PREDECLARED: [(&str, ExchangeKind, bool); 7] = [
+    ("", ExchangeKind::Direct, false),
+    ("amq.direct", ExchangeKind::Direct, false),
+    ("amq.fanout", ExchangeKind::Fanout, false),
+    ("amq.headers", ExchangeKind::Headers, false),
+    ("amq.match", ExchangeKind::Headers, false),
+    ("amq.rabbitmq.trace", ExchangeKind::Topic, true),
+    ("amq.topic", ExchangeKind::Topic, false),
+];
+
+impl Shard {
+    /// Completes an empty or recovered shard: its name and predeclared exchanges are written
+    /// where they are missing, and the clock starts for what waits. Call it once, after the
+    /// last [`Shard::apply`].
+    pub fn start(&mut self, now: u64, name: &Name, log: &mut dyn Log) {
+        let mut effects = Vec::new();
+        let mut turn = Turn {
+            now,
+            log,
+            effects: &mut effects,
+        };
+        if self.name.is_empty() {
+            self.record(
+                &mut turn,
+                Fact::VirtualHostCreated { name: name.clone() },
+                true,
+            );
+        }
+        for (name, kind, internal) in PREDECLARED {
+            if self.topology.exchange(name.as_bytes()).is_some() {
+                continue;
+            }
+            let definition = ExchangeDefinition {
+                id: ExchangeId(self.next_exchange),
+                name: Name::from(name),
+                kind,
+                durable: true,
+                auto_delete: false,
+                internal,
+                arguments: Table::empty(),
+            };
+            self.record(&mut turn, Fact::ExchangeDeclared(definition), true);
+        }
+        let mut ids: Vec<_> = self.queues.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            if let Some(queue) = self.queues.get_mut(&id) {
+                queue.unused_since = now;
+                queue.index.recovered(queue.mark.below());
+                queue.mark.recovered();
+            }
+            self.touch(id);
+        }
+        self.settle_down(&mut turn);
+        self.finish(turn.log);
+    }
+
+    pub(super) fn declare_exchange(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        declare: &ExchangeDeclare,
+    ) -> Result<(), Refusal> {
+        let name = declare.exchange.clone();
+        if name.is_empty() {
+            return Err(Refusal::DefaultExchange);
+        }
+        let object = Object::Exchange(name.clone());
+        if declare.passive {
+            if self.topology.exchange(name.as_bytes()).is_none() {
+                return Err(Refusal::NotFound(object));
+            }
+        } else {
+            let kind = kind_of(&declare.kind)?;
+            match self.topology.exchange(name.as_bytes()) {
+                Some(current) => check_equivalent(current, kind, declare, &object)?,
+                None => self.create_exchange(turn, kind, declare, object)?,
+            }
+        }
+        let after = self.topology_index;
+        turn.reply(key, declare.nowait, after, Reply::ExchangeDeclareOk);
+        Ok(())
+    }
+
+    fn create_exchange(
+        &mut self,
+        turn: &mut Turn<'_>,
+        kind: ExchangeKind,
+        declare: &ExchangeDeclare,
+        object: Object,
+    ) -> Result<(), Refusal> {
+        if declare.exchange.as_bytes().starts_with(b"amq.") {
+            return Err(Refusal::ReservedPrefix(object));
+        }
+        check_arguments(&declare.arguments, &object)?;
+        let definition = ExchangeDefinition {
+            id: ExchangeId(self.next_exchange),
+            name: declare.exchange.clone(),
+            kind,
+            durable: declare.durable,
+            auto_delete: declare.auto_delete,
+            internal: declare.internal,
+            arguments: declare.arguments.clone(),
+        };
+        self.record(turn, Fact::ExchangeDeclared(definition), declare.durable);
+        Ok(())
+    }
+
+    pub(super) fn delete_exchange(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        name: &Name,
+        if_unused: bool,
+        nowait: bool,
+    ) -> Result<(), Refusal> {
+        if name.is_empty() {
+            return Err(Refusal::DefaultExchange);
+        }
+        if name.as_bytes().starts_with(b"amq.") {
+            return Err(Refusal::SystemExchange(name.clone()));
+        }
+        if let Some(exchange) = self.topology.exchange(name.as_bytes()) {
+            let id = exchange.id;
+            if if_unused && self.topology.has_bindings_from(id) {
+                return Err(Refusal::InUse(Object::Exchange(name.clone())));
+            }
+            let gone = self.exchanges_gone_with(Gone::Exchange(id));
+            self.record_deleted(turn, None, &gone);
+        }
+        turn.reply(key, nowait, self.topology_index, Reply::ExchangeDeleteOk);
+        Ok(())
+    }
+
+    fn exchange_pair(&self, bind: &ExchangeBind) -> Result<[&ExchangeDefinition; 2], Refusal> {
+        if bind.source.is_empty() || bind.destination.is_empty() {
+            return Err(Refusal::DefaultExchange);
+        }
+        let find = |name: &Name| {
+            self.topology
+                .exchange(name.as_bytes())
+                .ok_or_else(|| Refusal::NotFound(Object::Exchange(name.clone())))
+        };
+        Ok([find(&bind.source)?, find(&bind.destination)?])
+    }
+
+    pub(super) fn bind_exchange(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        bind: &ExchangeBind,
+    ) -> Result<(), Refusal> {
+        let [source, destination] = self.exchange_pair(bind)?;
+        check_binding(source.kind, &bind.arguments)?;
+        let durable = source.durable && destination.durable;
+        let binding = Binding {
+            source: source.id,
+            destination: Destination::Exchange(destination.id),
+            key: bind.routing_key.clone(),
+            arguments: bind.arguments.clone(),
+        };
+        self.record_bound(turn, binding, durable);
+        turn.reply(key, bind.nowait, self.topology_index, Reply::ExchangeBindOk);
+        Ok(())
+    }
+
+    pub(super) fn unbind_exchange(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        bind: &ExchangeBind,
+    ) -> Result<(), Refusal> {
+        match self.exchange_pair(bind) {
+            Err(refusal @ Refusal::DefaultExchange) => return Err(refusal),
+            Err(_) => {}
+            Ok([source, destination]) => {
+                let durable = source.durable && destination.durable;
+                let binding = Binding {
+                    source: source.id,
+                    destination: Destination::Exchange(destination.id),
+                    key: bind.routing_key.clone(),
+                    arguments: bind.arguments.clone(),
+                };
+                self.record_unbound(turn, binding, durable);
+            }
+        }
+        turn.reply(
+            key,
+            bind.nowait,
+            self.topology_index,
+            Reply::ExchangeUnbindOk,
+        );
+        Ok(())
+    }
+
+    /// Binds, unless the same binding is there.
+    pub(super) fn record_bound(&mut self, turn: &mut Turn<'_>, binding: Binding, durable: bool) {
+        if !self.topology.has_binding(&binding) {
+            self.record(turn, Fact::Bound(binding), durable);
+        }
+    }
+
+    /// Unbinds, and deletes the auto-delete exchanges that lose their last binding by it.
+    pub(super) fn record_unbound(&mut self, turn: &mut Turn<'_>, binding: Binding, durable: bool) {
+        if !self.topology.has_binding(&binding) {
+            return;
+        }
+        let gone = self.exchanges_gone_with(Gone::Binding(binding.source));
+        self.record_deleted(turn, Some((Fact::Unbound(binding), durable)), &gone);
+    }
+
+    /// The exchanges that are to be deleted when something goes: itself, and auto-delete ones
+    /// whose last outgoing binding goes with it, and so on.
+    pub(super) fn exchanges_gone_with(&self, first: Gone) -> Vec<ExchangeId> {
+        let mut gone = Vec::new();
+        let mut lost: Map<ExchangeId, usize> = Map::default();
+        let mut sources: Vec<ExchangeId> = match first {
+            Gone::Binding(source) => vec![source],
+            Gone::Queue(id) => self
+                .topology
+                .bindings_to_queue(id)
+                .map(|b| b.source)
+                .collect(),
+            Gone::Exchange(id) => {
+                gone.push(id);
+                self.topology
+                    .bindings_to_exchange(id)
+                    .map(|b| b.source)
+                    .collect()
+            }
+        };
+        while let Some(source) = sources.pop() {
+            let count = lost.entry(source).or_default();
+            *count += 1;
+            let last = *count == self.topology.count_from(source);
+            let auto = self
+                .topology
+                .exchange_by_id(source)
+                .is_some_and(|e| e.auto_delete);
+            if last && auto && !gone.contains(&source) {
+                gone.push(source);
+                sources.extend(self.topology.bindings_to_exchange(source).map(|b| b.source));
+            }
+        }
+        gone
+    }
+
+    /// Writes a deletion with what goes along in one record.
+    pub(super) fn record_deleted(
+        &mut self,
+        turn: &mut Turn<'_>,
+        first: Option<(Fact, bool)>,
+        exchanges: &[ExchangeId],
+    ) {
+        let mut facts = Vec::new();
+        let mut durable = false;
+        if let Some((fact, is_durable)) = first {
+            durable |= is_durable;
+            facts.push(fact);
+        }
+        for id in exchanges {
+            durable |= self
+                .topology
+                .exchange_by_id(*id)
+                .is_some_and(|exchange| exchange.durable);
+            facts.push(Fact::ExchangeDeleted { id: *id });
+        }
+        match (facts.pop(), facts.is_empty()) {
+            (Some(only), true) => {
+                self.record(turn, only, durable);
+            }
+            (Some(last), false) => {
+                facts.push(last);
+                self.record(turn, Fact::Group(facts), durable);
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+/// What goes first; see [`Shard::exchanges_gone_with`].
+#[derive(Clone, Copy)]
+pub(super) enum Gone {
+    /// One binding from that exchange.
+    Binding(ExchangeId),
+    /// A queue.
+    Queue(QueueId),
+    /// An exchange.
+    Exchange(ExchangeId),
+}
+
+fn kind_of(name: &Name) -> Result<ExchangeKind, Refusal> {
+    ExchangeKind::from_name(name.as_bytes()).ok_or_else(|| {
+        if UNSUPPORTED_KINDS
+            .iter()
+            .any(|known| known.as_bytes() == name.as_bytes())
+        {
+            Refusal::UnsupportedExchangeType(name.clone())
+        } else {
+            Refusal::UnknownExchangeType(name.clone())
+        }
+    })
+}
+
+fn check_arguments(arguments: &Table, object: &Object) -> Result<(), Refusal> {
+    for (name, value) in arguments.fields() {
+        if UNSUPPORTED_ARGUMENTS
+            .iter()
+            .any(|known| known.as_bytes() == name)
+        {
+            let (object, argument) = (object.clone(), Name::cut(name));
+            return Err(Refusal::UnsupportedArgument { object, argument });
+        }
+        let fits = match name {
+            b"alternate-exchange" => matches!(value, Value::LongString(_)),
+            b"atomic-routing" => matches!(value, Value::Bool(_)),
+            _ => true,
+        };
+        if !fits {
+            return Err(Refusal::InvalidArgument {
+                object: object.clone(),
+                argument: Name::cut(name),
+                reason: format!("{{unacceptable_type,{}}}", value.type_name()),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// RabbitMQ compares type, flags, and of the arguments only the alternate exchange.
+fn check_equivalent(
+    current: &ExchangeDefinition,
+    kind: ExchangeKind,
+    declare: &ExchangeDeclare,
+    object: &Object,
+) -> Result<(), Refusal> {
+    let of = Compared { object };
+    compare_text(of, "type", kind.name(), current.kind.name())?;
+    compare_flag(of, "durable", declare.durable, current.durable)?;
+    compare_flag(of, "auto_delete", declare.auto_delete, current.auto_delete)?;
+    compare_flag(of, "internal", declare.internal, current.internal)?;
+    for argument in ["alternate-exchange", "atomic-routing"] {
+        compare_argument(of, argument, &declare.arguments, &current.arguments)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! What happens by itself: entries whose time to live ends, queues that nobody uses.
+
+use menzil_model::fact::Why;
+use menzil_model::{Fact, QueueId};
+
+use super::Shard;
+use crate::effect::Effect;
+use crate::log::Log;
+use crate::settling::ranges_of;
+use crate::turn::Turn;
+
+/// Entries that one turn expires; the rest follow in the next.
+const EXPIRED_AT_ONCE: usize = 1000;
+
+impl Shard {
+    /// When [`Shard::expire`] is due, in milliseconds since 1970.
+    pub fn deadline(&self) -> Option<u64> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Does what is due. Work is bounded; where more is due [`Shard::deadline`] says so.
+    pub fn expire(&mut self, now: u64, log: &mut dyn Log, effects: &mut Vec<Effect>) {
+        let mut turn = Turn { now, log, effects };
+        let due: Vec<QueueId> = self
+            .timers
+            .iter()
+            .take_while(|(at, _)| *at <= now)
+            .take(EXPIRED_AT_ONCE)
+            .map(|(_, queue)| *queue)
+            .collect();
+        for queue in due {
+            self.expire_now(&mut turn, queue);
+            if self.lease_ended(queue, now) {
+                self.delete_queue(&mut turn, queue);
+            } else {
+                self.reset_timer(queue);
+            }
+        }
+        self.settle_down(&mut turn);
+        self.finish(turn.log);
+    }
+
+    fn lease_ended(&self, id: QueueId, now: u64) -> bool {
+        self.queues.get(&id).is_some_and(|queue| {
+            queue.consumers.is_empty()
+                && queue
+                    .settings
+                    .expires
+                    .is_some_and(|time| queue.unused_since + time <= now)
+        })
+    }
+
+    /// Expires ready entries whose time has come.
+    pub(super) fn expire_now(&mut self, turn: &mut Turn<'_>, id: QueueId) {
+        let Some(queue) = self.queues.get(&id) else {
+            return;
+        };
+        if queue.index.next_expiry().is_none_or(|at| at > turn.now) {
+            return;
+        }
+        let expired = queue.index.expired(turn.now, EXPIRED_AT_ONCE);
+        let durable = queue.definition.durable;
+        let ranges = ranges_of(expired);
+        self.record_lazy(
+            turn,
+            Fact::Settled {
+                queue: id,
+                ranges,
+                why: Why::Expired,
+            },
+            durable,
+        );
+    }
+
+    /// As [`Shard::record`], for settles, which nobody waits for.
+    fn record_lazy(&mut self, turn: &mut Turn<'_>, fact: Fact, durable: bool) {
+        if durable {
+            self.settling.write(turn.log);
+            turn.log.append_lazy(&fact);
+        }
+        self.apply(0, fact);
+    }
+
+    /// Puts the queue's deadline where the driver looks for it.
+    pub(super) fn reset_timer(&mut self, id: QueueId) {
+        let Some(queue) = self.queues.get_mut(&id) else {
+            return;
+        };
+        let deadline = queue.deadline();
+        if queue.timer == deadline {
+            return;
+        }
+        if let Some(at) = queue.timer.take() {
+            self.timers.remove(&(at, id));
+        }
+        if let Some(at) = deadline {
+            self.timers.insert((at, id));
+            queue.timer = Some(at);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `basic.get`. Where the message is not in memory the channel is parked: what it asks next
+//! waits until the journal has answered, so that answers keep their order.
+
+use menzil_model::fact::Why;
+use menzil_model::{Name, QueueId};
+
+use super::Shard;
+use crate::channel::Parked;
+use crate::command::ChannelKey;
+use crate::deliveries::Delivery;
+use crate::effect::{Output, Reply};
+use crate::refusal::Refusal;
+use crate::turn::Turn;
+
+impl Shard {
+    pub(super) fn get(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        queue: &Name,
+        no_ack: bool,
+    ) -> Result<(), Refusal> {
+        let (id, _) = self.queue_for(key, queue)?;
+        if let Some(queue) = self.queues.get_mut(&id) {
+            queue.unused_since = turn.now;
+        }
+        self.expire_now(turn, id);
+        self.touch(id);
+        self.answer_get(turn, key, id, no_ack);
+        Ok(())
+    }
+
+    fn answer_get(&mut self, turn: &mut Turn<'_>, key: ChannelKey, id: QueueId, no_ack: bool) {
+        let Some(head) = self
+            .queues
+            .get(&id)
+            .and_then(|queue| queue.index.head().copied())
+        else {
+            turn.reply(key, false, 0, Reply::GetEmpty);
+            return;
+        };
+        let Some(message) = self.content_of(turn, id, &head) else {
+            self.park(key, id, no_ack);
+            return;
+        };
+        let Some((item, after)) = self.take_out(turn, id) else {
+            return;
+        };
+        let ready = self
+            .queues
+            .get(&id)
+            .map_or(0, |queue| queue.index.ready_count());
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return;
+        };
+        let delivery_tag = channel.next_tag();
+        if !no_ack {
+            channel.deliveries.insert(Delivery {
+                tag: delivery_tag,
+                queue: id,
+                sequence: item.sequence,
+                consumer: None,
+            });
+        }
+        let output = Output::GetOk {
+            delivery_tag,
+            redelivered: item.redelivered,
+            message_count: u32::try_from(ready).unwrap_or(u32::MAX),
+            message,
+        };
+        turn.send(key, after, output);
+        if no_ack {
+            self.settle(id, item.sequence, item.durable, Why::Acknowledged);
+        }
+    }
+
+    fn park(&mut self, key: ChannelKey, queue: QueueId, no_ack: bool) {
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return;
+        };
+        channel.parked = Some(Parked {
+            queue,
+            no_ack,
+            behind: std::collections::VecDeque::new(),
+            behind_bytes: 0,
+        });
+        self.parked.push(key);
+    }
+
+    /// Whether the connection has a channel that waits for the journal, and how many bytes
+    /// of publishes wait behind it. The driver reads no more from it meanwhile.
+    pub fn parked_bytes(&self, connection: menzil_model::ConnectionId) -> Option<u64> {
+        self.parked
+            .iter()
+            .filter(|key| key.connection == connection)
+            .filter_map(|key| self.channels.get(key)?.parked.as_ref())
+            .map(|parked| parked.behind_bytes)
+            .reduce(|sum, bytes| sum + bytes)
+    }
+
+    /// Messages for these queues came in: answer the gets that waited, then what came behind
+    /// them.
+    pub(super) fn resume_parked(&mut self, turn: &mut Turn<'_>, queues: &[QueueId]) {
+        let resumed: Vec<ChannelKey> = self
+            .parked
+            .iter()
+            .filter(|key| {
+                self.channels
+                    .get(key)
+                    .and_then(|channel| channel.parked.as_ref())
+                    .is_some_and(|parked| queues.contains(&parked.queue))
+            })
+            .copied()
+            .collect();
+        for key in resumed {
+            self.parked.retain(|parked| *parked != key);
+            let Some(parked) = self.channels.get_mut(&key).and_then(|c| c.parked.take()) else {
+                continue;
+            };
+            self.answer_get(turn, key, parked.queue, parked.no_ack);
+            for request in parked.behind {
+                self.request(turn, key, request);
+            }
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Publishing: route, ask each queue, write one record, confirm.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use menzil_model::fact::{Entries, Entry, Extent, Published, Ranges, Why};
+use menzil_model::{Fact, Map, Message, Properties, QueueId, Sequence};
+
+use super::Shard;
+use crate::channel::{HeldPublish, Mode};
+use crate::command::{ChannelKey, Publish};
+use crate::effect::Output;
+use crate::queue::{Overflow, parse_expiration};
+use crate::refusal::{Object, Refusal};
+use crate::settling::ranges_of;
+use crate::topology::{RoutingKeys, strip_bcc};
+use crate::turn::Turn;
+
+/// Entries of a transaction that are decided and not yet applied.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    by_queue: Map<QueueId, Vec<(Sequence, u64, bool)>>,
+    order: Vec<QueueId>,
+}
+
+impl Pending {
+    /// The queues that have some, in the order they first had.
+    pub(super) fn queues(&self) -> impl Iterator<Item = QueueId> + '_ {
+        self.order.iter().copied()
+    }
+
+    fn of(&self, queue: QueueId) -> &[(Sequence, u64, bool)] {
+        self.by_queue.get(&queue).map_or(&[], Vec::as_slice)
+    }
+
+    fn add(&mut self, queue: QueueId, sequence: Sequence, body_bytes: u64, durable: bool) {
+        let entries = self.by_queue.entry(queue).or_default();
+        if entries.is_empty() {
+            self.order.push(queue);
+        }
+        entries.push((sequence, body_bytes, durable));
+    }
+}
+
+/// What the queues said of one message.
+pub(super) struct Intake {
+    /// The places it gets.
+    pub(super) entries: Entries,
+    /// A queue refused it.
+    pub(super) refused: bool,
+}
+
+impl Shard {
+    pub(super) fn publish(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        publish: Publish,
+    ) -> Result<(), Refusal> {
+        let Some(exchange) = self.topology.exchange(publish.exchange.as_bytes()) else {
+            return Err(Refusal::NotFound(Object::Exchange(publish.exchange)));
+        };
+        if exchange.internal {
+            return Err(Refusal::InternalExchange(publish.exchange));
+        }
+        let atomic = is_atomic(&exchange.arguments);
+        let exchange = exchange.id;
+        let properties = Properties::parse(&publish.properties).unwrap_or_default();
+        let ttl = properties.expiration.map(parse_expiration).transpose()?;
+        let persistent = properties.is_persistent();
+        let keys = RoutingKeys::new(publish.routing_key.as_bytes(), &properties)?;
+        let mut targets = std::mem::take(&mut self.targets);
+        let _routed = self
+            .topology
+            .route(exchange, &keys, properties.headers, &mut targets);
+        self.counters.published += 1;
+        let done = self.place(
+            turn,
+            key,
+            &publish,
+            targets.queues(),
+            persistent,
+            ttl,
+            atomic,
+        );
+        self.targets = targets;
+        done
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one publish, taken apart once")]
+    fn place(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        publish: &Publish,
+        targets: &[QueueId],
+        persistent: bool,
+        ttl: Option<u64>,
+        atomic: bool,
+    ) -> Result<(), Refusal> {
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return Ok(());
+        };
+        let confirm = match &mut channel.mode {
+            Mode::Confirm { last } => {
+                *last += 1;
+                Some(*last)
+            }
+            Mode::Plain | Mode::Transaction(_) => None,
+        };
+        let transactional = matches!(channel.mode, Mode::Transaction(_));
+        if targets.is_empty() && !publish.mandatory {
+            self.counters.unroutable_dropped += 1;
+            self.confirm(turn, key, confirm, 0, true);
+            return Ok(());
+        }
+        let unroutable = targets.is_empty();
+        let message = Arc::new(self.message_of(publish, !unroutable));
+        if unroutable && !transactional {
+            self.counters.unroutable_returned += 1;
+            turn.send(key, 0, Output::Return { message });
+            self.confirm(turn, key, confirm, 0, true);
+            return Ok(());
+        }
+        let held = HeldPublish {
+            message,
+            persistent,
+            ttl,
+            targets: targets.to_vec(),
+            unroutable,
+        };
+        if transactional {
+            return self.hold_publish(key, held);
+        }
+        let mut pending = Pending::default();
+        let intake = self.intake(turn, &held, atomic, &mut pending);
+        if intake.refused {
+            self.counters.refused += 1;
+        }
+        let index = self.enter_queues(turn, held.message, intake.entries, &pending);
+        self.confirm(turn, key, confirm, index, !intake.refused);
+        Ok(())
+    }
+
+    fn message_of(&self, publish: &Publish, strip: bool) -> Message {
+        let stripped = if strip {
+            strip_bcc(&publish.properties)
+        } else {
+            None
+        };
+        let properties = stripped.as_deref().unwrap_or(&publish.properties);
+        Message::new(
+            &publish.exchange,
+            &publish.routing_key,
+            properties,
+            publish.body.clone(),
+            self.settings.chunk_bytes,
+        )
+    }
+
+    fn confirm(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        sequence: Option<u64>,
+        after: u64,
+        accepted: bool,
+    ) {
+        let Some(sequence) = sequence else { return };
+        if accepted {
+            self.counters.confirmed += 1;
+        } else {
+            self.counters.nacked += 1;
+        }
+        turn.send(key, after, Output::Confirm { sequence, accepted });
+    }
+
+    /// Asks every target whether it takes the message. Nothing is applied yet.
+    pub(super) fn intake(
+        &mut self,
+        turn: &mut Turn<'_>,
+        held: &HeldPublish,
+        atomic: bool,
+        pending: &mut Pending,
+    ) -> Intake {
+        let mut entries = Entries::new();
+        let mut refused = false;
+        let body_bytes = held.message.body_bytes();
+        for id in &held.targets {
+            let Some(queue) = self.queues.get(id) else {
+                continue;
+            };
+            let durable = held.persistent && queue.definition.durable;
+            let refuses = (durable && !turn.log.has_room())
+                || (queue.settings.overflow == Overflow::RejectPublish
+                    && self.is_full(*id, pending, body_bytes));
+            if refuses {
+                refused = true;
+                if let Some(queue) = self.queues.get_mut(id) {
+                    queue.counters.refused += 1;
+                }
+                continue;
+            }
+            let Some(queue) = self.queues.get(id) else {
+                continue;
+            };
+            let ttl = [held.ttl, queue.settings.message_ttl]
+                .into_iter()
+                .flatten()
+                .min();
+            entries.push(Entry {
+                queue: *id,
+                sequence: Sequence(queue.next_sequence + pending.of(*id).len() as u64),
+                expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
+                durable,
+            });
+        }
+        if refused && atomic {
+            entries.clear();
+        }
+        for entry in &entries {
+            pending.add(entry.queue, entry.sequence, body_bytes, entry.durable);
+        }
+        Intake { entries, refused }
+    }
+
+    /// Whether one more entry would be over a limit and nobody takes it at once.
+    fn is_full(&self, id: QueueId, pending: &Pending, body_bytes: u64) -> bool {
+        let Some(queue) = self.queues.get(&id) else {
+            return false;
+        };
+        let before = pending.of(id);
+        let count = before.len() as u64 + 1;
+        let bytes = before.iter().map(|(_, bytes, _)| bytes).sum::<u64>() + body_bytes;
+        queue.is_over(count, bytes) && self.appetite(id) < count
+    }
+
+    /// Puts the message into its queues: one record, whatever their number, with the entries
+    /// that a length limit drops for it.
+    fn enter_queues(
+        &mut self,
+        turn: &mut Turn<'_>,
+        message: Arc<Message>,
+        entries: Entries,
+        pending: &Pending,
+    ) -> u64 {
+        if entries.is_empty() {
+            return 0;
+        }
+        self.counters.routed += 1;
+        for entry in &entries {
+            self.touch(entry.queue);
+        }
+        let durable = entries.iter().any(|entry| entry.durable);
+        let mut dropped: Vec<(Fact, bool)> = Vec::new();
+        for queue in pending.queues() {
+            if let Some((ranges, is_durable)) = self.overflow(queue, pending) {
+                let fact = Fact::Settled {
+                    queue,
+                    ranges,
+                    why: Why::Overflow,
+                };
+                dropped.push((fact, is_durable));
+            }
+        }
+        let extent = write_chunks(turn, &message, durable);
+        let published = Fact::Published(Published {
+            message: Some(message),
+            extent,
+            entries,
+        });
+        if dropped.is_empty() {
+            return self.record(turn, published, durable);
+        }
+        if !durable {
+            self.record(turn, published, false);
+            for (fact, is_durable) in dropped {
+                self.record(turn, fact, is_durable);
+            }
+            return 0;
+        }
+        let mut group = vec![published];
+        group.extend(dropped.into_iter().map(|(fact, _)| fact));
+        self.record(turn, Fact::Group(group), true)
+    }
+
+    /// The ready entries that a queue drops from its head because of what is pending, and
+    /// whether the journal has any of them.
+    pub(super) fn overflow(&self, id: QueueId, pending: &Pending) -> Option<(Ranges, bool)> {
+        let queue = self.queues.get(&id)?;
+        let added = pending.of(id);
+        let added_bytes: u64 = added.iter().map(|(_, bytes, _)| bytes).sum();
+        if queue.settings.overflow != Overflow::DropHead
+            || !queue.is_over(added.len() as u64, added_bytes)
+        {
+            return None;
+        }
+        // What consumers take at once never waits in the queue.
+        let taken = usize::try_from(self.appetite(id))
+            .unwrap_or(usize::MAX)
+            .min(added.len());
+        let added = added.get(taken..).unwrap_or_default();
+        let mut count = queue.index.ready_count() + added.len() as u64;
+        let mut bytes = queue.index.ready_bytes() + added.iter().map(|(_, b, _)| b).sum::<u64>();
+        let over = |count: u64, bytes: u64| {
+            queue.settings.length_max.is_some_and(|max| count > max)
+                || queue.settings.bytes_max.is_some_and(|max| bytes > max)
+        };
+        let ready = queue
+            .index
+            .ready()
+            .map(|i| (i.sequence, i.body_bytes, i.durable));
+        let mut gone = Vec::new();
+        let mut durable = false;
+        for (sequence, body_bytes, is_durable) in ready.chain(added.iter().copied()) {
+            if !over(count, bytes) {
+                break;
+            }
+            gone.push(sequence);
+            durable |= is_durable;
+            count -= 1;
+            bytes -= body_bytes;
+        }
+        (!gone.is_empty()).then(|| (ranges_of(gone), durable))
+    }
+
+    /// Drops what a requeue put over the limit.
+    pub(super) fn enforce_limit(&mut self, turn: &mut Turn<'_>, queue: QueueId) {
+        if let Some((ranges, durable)) = self.overflow(queue, &Pending::default()) {
+            let fact = Fact::Settled {
+                queue,
+                ranges,
+                why: Why::Overflow,
+            };
+            self.record(turn, fact, durable);
+        }
+    }
+
+    /// How many entries the queue's consumers would take right now; 0 while others wait.
+    fn appetite(&self, id: QueueId) -> u64 {
+        let Some(queue) = self.queues.get(&id).filter(|q| q.index.ready_count() == 0) else {
+            return 0;
+        };
+        let room = |consumer| {
+            let consumer = self.consumers.get(consumer)?;
+            if !self.can_take(consumer) {
+                return Some(0);
+            }
+            let channel = self.channels.get(&consumer.channel)?;
+            let own = match consumer.prefetch {
+                0 => u64::MAX,
+                limit => limit.saturating_sub(consumer.unsettled),
+            };
+            let shared = match channel.prefetch_channel {
+                0 => u64::MAX,
+                limit => limit.saturating_sub(channel.consumed_unsettled),
+            };
+            Some(own.min(shared))
+        };
+        queue
+            .consumers
+            .iter()
+            .filter_map(room)
+            .fold(0, u64::saturating_add)
+    }
+}
+
+fn is_atomic(arguments: &menzil_model::Table) -> bool {
+    matches!(
+        arguments.find(b"atomic-routing"),
+        Some(menzil_model::Value::Bool(true))
+    )
+}
+
+/// Writes the chunks of a large body that is to be durable, and tells where they are.
+pub(super) fn write_chunks(turn: &mut Turn<'_>, message: &Message, durable: bool) -> Extent {
+    let chunks: &[Bytes] = if durable { message.chunks() } else { &[] };
+    let mut indexes = Vec::with_capacity(chunks.len());
+    for chunk in chunks {
+        indexes.push(turn.log.append(&Fact::Chunk(chunk.clone())));
+    }
+    Extent {
+        body_bytes: message.body_bytes(),
+        total_bytes: message.total_bytes(),
+        chunks: indexes,
+    }
+}

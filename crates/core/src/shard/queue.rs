@@ -1,0 +1,350 @@
+//! Declaring, deleting, purging and binding queues.
+
+use menzil_model::fact::{
+    Binding, Destination, ExchangeDefinition, QueueDefinition, Range, Ranges, Why,
+};
+use menzil_model::{Fact, Name, QueueId, Sequence, Value};
+
+use super::Shard;
+use super::exchange::Gone;
+use crate::command::{ChannelKey, QueueBind, QueueDeclare};
+use crate::effect::Reply;
+use crate::equivalence::{Compared, compare_argument, compare_flag};
+use crate::generated::generated_name;
+use crate::queue::{COMPARED, Queue, Settings};
+use crate::refusal::{Object, Refusal};
+use crate::topology::check_binding;
+use crate::turn::Turn;
+
+impl Shard {
+    /// What a queue name in a method means: empty is the last one declared on the channel.
+    fn queue_name(&self, key: ChannelKey, name: &Name) -> Result<Name, Refusal> {
+        if !name.is_empty() {
+            return Ok(name.clone());
+        }
+        self.channels
+            .get(&key)
+            .and_then(|channel| channel.last_queue.clone())
+            .ok_or(Refusal::NoQueueDeclared)
+    }
+
+    /// The queue of that name, if this connection may use it.
+    pub(super) fn queue_for(
+        &self,
+        key: ChannelKey,
+        name: &Name,
+    ) -> Result<(QueueId, Name), Refusal> {
+        let name = self.queue_name(key, name)?;
+        let Some(id) = self.topology.queue(name.as_bytes()) else {
+            return Err(Refusal::NotFound(Object::Queue(name)));
+        };
+        match self.queues.get(&id).and_then(|queue| queue.owner) {
+            Some(owner) if owner != key.connection => Err(Refusal::Locked(name)),
+            _ => Ok((id, name)),
+        }
+    }
+
+    pub(super) fn declare_queue(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        declare: QueueDeclare,
+    ) -> Result<(), Refusal> {
+        let nowait = declare.nowait;
+        let (id, name) = if declare.passive {
+            self.queue_for(key, &declare.queue)?
+        } else {
+            self.declare_actively(turn, key, declare)?
+        };
+        if let Some(channel) = self.channels.get_mut(&key) {
+            channel.last_queue = Some(name.clone());
+        }
+        let Some(queue) = self.queues.get(&id) else {
+            return Ok(());
+        };
+        let reply = Reply::QueueDeclareOk {
+            queue: name,
+            message_count: count(queue.index.ready_count()),
+            consumer_count: count(queue.consumers.len() as u64),
+        };
+        turn.reply(key, nowait, self.topology_index, reply);
+        Ok(())
+    }
+
+    fn declare_actively(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        mut declare: QueueDeclare,
+    ) -> Result<(QueueId, Name), Refusal> {
+        if declare.queue.is_empty() {
+            declare.queue = generated_name("amq.gen-", declare.entropy);
+            let id = self.create_queue(turn, key, &declare)?;
+            return Ok((id, declare.queue));
+        }
+        let name = declare.queue.clone();
+        let Some(id) = self.topology.queue(name.as_bytes()) else {
+            if name.as_bytes().starts_with(b"amq.") {
+                return Err(Refusal::ReservedPrefix(Object::Queue(name)));
+            }
+            let id = self.create_queue(turn, key, &declare)?;
+            return Ok((id, name));
+        };
+        if let Some(queue) = self.queues.get_mut(&id) {
+            check_equivalent(queue, key, &declare)?;
+            queue.unused_since = turn.now;
+        }
+        self.touch(id);
+        Ok((id, name))
+    }
+
+    fn create_queue(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        declare: &QueueDeclare,
+    ) -> Result<QueueId, Refusal> {
+        let name = declare.queue.clone();
+        Settings::parse(&name, &declare.arguments)?;
+        if let Some(Value::LongString(b"quorum")) = declare.arguments.find(b"x-queue-type") {
+            check_quorum(&name, declare)?;
+        }
+        let id = QueueId(self.next_queue);
+        let durable = declare.durable && !declare.exclusive;
+        let definition = QueueDefinition {
+            id,
+            name,
+            durable,
+            exclusive: declare.exclusive,
+            auto_delete: declare.auto_delete,
+            arguments: declare.arguments.clone(),
+        };
+        self.record(turn, Fact::QueueDeclared(definition), durable);
+        if let Some(queue) = self.queues.get_mut(&id) {
+            queue.unused_since = turn.now;
+            if declare.exclusive {
+                queue.owner = Some(key.connection);
+                if let Some(connection) = self.connections.get_mut(&key.connection) {
+                    connection.owned.insert(id);
+                }
+            }
+        }
+        self.touch(id);
+        Ok(id)
+    }
+
+    pub(super) fn delete_queue_by_name(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        name: &Name,
+        if_unused: bool,
+        if_empty: bool,
+        nowait: bool,
+    ) -> Result<(), Refusal> {
+        let message_count = match self.queue_for(key, name) {
+            Ok((id, name)) => {
+                let Some(queue) = self.queues.get(&id) else {
+                    return Ok(());
+                };
+                if if_unused && !queue.consumers.is_empty() {
+                    return Err(Refusal::InUse(Object::Queue(name)));
+                }
+                if if_empty && queue.index.ready_count() > 0 {
+                    return Err(Refusal::NotEmpty(name));
+                }
+                let ready = queue.index.ready_count();
+                self.delete_queue(turn, id);
+                count(ready)
+            }
+            Err(Refusal::NotFound(_)) => 0,
+            Err(refusal) => return Err(refusal),
+        };
+        let reply = Reply::QueueDeleteOk { message_count };
+        turn.reply(key, nowait, self.topology_index, reply);
+        Ok(())
+    }
+
+    /// Deletes a queue with its bindings, its entries, and the auto-delete exchanges that it
+    /// leaves without bindings. Its consumers are told.
+    pub(super) fn delete_queue(&mut self, turn: &mut Turn<'_>, id: QueueId) {
+        let Some(queue) = self.queues.get(&id) else {
+            return;
+        };
+        let durable = queue.definition.durable;
+        if let Some(connection) = queue
+            .owner
+            .and_then(|owner| self.connections.get_mut(&owner))
+        {
+            connection.owned.remove(&id);
+        }
+        let gone = self.exchanges_gone_with(Gone::Queue(id));
+        self.cancel_consumers(turn, id);
+        self.record_deleted(turn, Some((Fact::QueueDeleted { id }, durable)), &gone);
+    }
+
+    pub(super) fn purge(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        name: &Name,
+        nowait: bool,
+    ) -> Result<(), Refusal> {
+        let (id, _) = self.queue_for(key, name)?;
+        let Some(queue) = self.queues.get(&id) else {
+            return Ok(());
+        };
+        let (ranges, message_count) = ready_ranges(queue);
+        let durable = queue.definition.durable;
+        let mut after = self.topology_index;
+        if message_count > 0 {
+            let fact = Fact::Settled {
+                queue: id,
+                ranges,
+                why: Why::Purged,
+            };
+            after = after.max(self.record(turn, fact, durable));
+        }
+        self.touch(id);
+        turn.reply(
+            key,
+            nowait,
+            after,
+            Reply::QueuePurgeOk {
+                message_count: count(message_count),
+            },
+        );
+        Ok(())
+    }
+
+    fn binding_of(
+        &self,
+        key: ChannelKey,
+        bind: &QueueBind,
+    ) -> Result<(Binding, &ExchangeDefinition, bool), Refusal> {
+        if bind.exchange.is_empty() {
+            return Err(Refusal::DefaultExchange);
+        }
+        let (id, name) = self.queue_for(key, &bind.queue)?;
+        let exchange = self
+            .topology
+            .exchange(bind.exchange.as_bytes())
+            .ok_or_else(|| Refusal::NotFound(Object::Exchange(bind.exchange.clone())))?;
+        let names_itself = bind.queue.is_empty() && bind.routing_key.is_empty();
+        let binding = Binding {
+            source: exchange.id,
+            destination: Destination::Queue(id),
+            key: if names_itself {
+                name
+            } else {
+                bind.routing_key.clone()
+            },
+            arguments: bind.arguments.clone(),
+        };
+        let is_durable = self
+            .queues
+            .get(&id)
+            .is_some_and(|queue| queue.definition.durable);
+        Ok((binding, exchange, exchange.durable && is_durable))
+    }
+
+    pub(super) fn bind_queue(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        bind: &QueueBind,
+    ) -> Result<(), Refusal> {
+        let (binding, exchange, durable) = self.binding_of(key, bind)?;
+        check_binding(exchange.kind, &bind.arguments)?;
+        self.record_bound(turn, binding, durable);
+        turn.reply(key, bind.nowait, self.topology_index, Reply::QueueBindOk);
+        Ok(())
+    }
+
+    pub(super) fn unbind_queue(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        bind: &QueueBind,
+    ) -> Result<(), Refusal> {
+        match self.binding_of(key, bind) {
+            Ok((binding, _, durable)) => self.record_unbound(turn, binding, durable),
+            Err(Refusal::NotFound(_)) => {}
+            Err(refusal) => return Err(refusal),
+        }
+        turn.reply(key, false, self.topology_index, Reply::QueueUnbindOk);
+        Ok(())
+    }
+}
+
+/// A count as the wire has it.
+fn count(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// Everything that is ready, in ranges that touch nothing that is out with a consumer.
+fn ready_ranges(queue: &Queue) -> (Ranges, u64) {
+    let mut ranges = Ranges::new();
+    let mut ready = 0;
+    let mut out: Vec<Sequence> = queue.index.unsettled().collect();
+    out.sort_unstable();
+    let mut out = out.into_iter().peekable();
+    for item in queue.index.ready() {
+        ready += 1;
+        let mut crossed = false;
+        while out
+            .peek()
+            .is_some_and(|unsettled| *unsettled < item.sequence)
+        {
+            out.next();
+            crossed = true;
+        }
+        match ranges.last_mut() {
+            Some(Range { last, .. }) if !crossed => *last = item.sequence,
+            _ => ranges.push(Range {
+                first: item.sequence,
+                last: item.sequence,
+            }),
+        }
+    }
+    (ranges, ready)
+}
+
+/// RabbitMQ's order of checks: owner, durable, auto-delete, then arguments.
+fn check_equivalent(queue: &Queue, key: ChannelKey, declare: &QueueDeclare) -> Result<(), Refusal> {
+    let current = &queue.definition;
+    let owner_differs = match queue.owner {
+        Some(owner) => owner != key.connection || !declare.exclusive,
+        None => declare.exclusive,
+    };
+    if owner_differs {
+        return Err(Refusal::Locked(current.name.clone()));
+    }
+    let object = Object::Queue(current.name.clone());
+    let of = Compared { object: &object };
+    let durable = declare.durable && !declare.exclusive;
+    compare_flag(of, "durable", durable, current.durable)?;
+    compare_flag(of, "auto_delete", declare.auto_delete, current.auto_delete)?;
+    for argument in COMPARED {
+        compare_argument(of, argument, &declare.arguments, &current.arguments)?;
+    }
+    Ok(())
+}
+
+/// What RabbitMQ does not let a quorum queue be.
+fn check_quorum(name: &Name, declare: &QueueDeclare) -> Result<(), Refusal> {
+    let invalid = |property| Refusal::InvalidProperty {
+        object: Object::Queue(name.clone()),
+        property,
+    };
+    if declare.auto_delete {
+        return Err(invalid("auto-delete"));
+    }
+    if declare.exclusive {
+        return Err(invalid("exclusive-owner"));
+    }
+    if !declare.durable {
+        return Err(invalid("non-durable"));
+    }
+    Ok(())
+}

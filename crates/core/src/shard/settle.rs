@@ -1,0 +1,168 @@
+//! Acknowledge, reject, recover: what becomes of deliveries.
+
+use menzil_model::DeliveryTag;
+use menzil_model::fact::Why;
+
+use super::Shard;
+use crate::channel::{HeldSettle, Mode, Verdict};
+use crate::command::ChannelKey;
+use crate::deliveries::Delivery;
+use crate::effect::Reply;
+use crate::refusal::Refusal;
+use crate::turn::Turn;
+
+impl Shard {
+    pub(super) fn acknowledge(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        tag: DeliveryTag,
+        multiple: bool,
+    ) -> Result<(), Refusal> {
+        self.settle_tags(turn, key, tag, multiple, Verdict::Acknowledge)
+    }
+
+    pub(super) fn reject(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        tag: DeliveryTag,
+        multiple: bool,
+        requeue: bool,
+    ) -> Result<(), Refusal> {
+        let verdict = if requeue {
+            Verdict::Requeue
+        } else {
+            Verdict::Reject
+        };
+        self.settle_tags(turn, key, tag, multiple, verdict)
+    }
+
+    fn settle_tags(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        tag: DeliveryTag,
+        multiple: bool,
+        verdict: Verdict,
+    ) -> Result<(), Refusal> {
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return Ok(());
+        };
+        let unknown = Refusal::UnknownDeliveryTag(tag);
+        if !multiple {
+            let delivery = channel.deliveries.take(tag).ok_or(unknown)?;
+            return {
+                self.settle_or_hold(turn, key, &delivery, verdict);
+                Ok(())
+            };
+        }
+        let deliveries = if tag.0 == 0 {
+            channel.deliveries.take_all()
+        } else if channel.deliveries.contains(tag) {
+            channel.deliveries.take_up_to(tag)
+        } else {
+            return Err(unknown);
+        };
+        for delivery in &deliveries {
+            self.settle_or_hold(turn, key, delivery, verdict);
+        }
+        Ok(())
+    }
+
+    /// In a transaction the verdict waits for the commit.
+    fn settle_or_hold(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        delivery: &Delivery,
+        verdict: Verdict,
+    ) {
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return;
+        };
+        if let Mode::Transaction(transaction) = &mut channel.mode {
+            transaction.settles.push(HeldSettle {
+                delivery: *delivery,
+                verdict,
+            });
+            return;
+        }
+        self.give_back_room(key, delivery);
+        self.carry_out(turn, delivery, verdict);
+    }
+
+    /// The delivery no longer counts against prefetch.
+    pub(super) fn give_back_room(&mut self, key: ChannelKey, delivery: &Delivery) {
+        let Some(consumer) = delivery.consumer else {
+            return;
+        };
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return;
+        };
+        channel.consumed_unsettled -= 1;
+        if channel.prefetch_channel != 0 {
+            let others: Vec<_> = channel.consumers.values().copied().collect();
+            for other in others {
+                if let Some(queue) = self.consumers.get(&other).map(|consumer| consumer.queue) {
+                    self.touch(queue);
+                }
+            }
+        }
+        if let Some(consumer) = self.consumers.get_mut(&consumer) {
+            consumer.unsettled -= 1;
+            let queue = consumer.queue;
+            self.touch(queue);
+        }
+    }
+
+    /// Does to the entry what the verdict says.
+    pub(super) fn carry_out(&mut self, turn: &mut Turn<'_>, delivery: &Delivery, verdict: Verdict) {
+        let Some(queue) = self.queues.get_mut(&delivery.queue) else {
+            return;
+        };
+        let durable = queue.index.is_durable(delivery.sequence);
+        match verdict {
+            Verdict::Acknowledge => {
+                self.settle(
+                    delivery.queue,
+                    delivery.sequence,
+                    durable,
+                    Why::Acknowledged,
+                );
+            }
+            Verdict::Reject => {
+                self.settle(delivery.queue, delivery.sequence, durable, Why::Rejected);
+            }
+            Verdict::Requeue => {
+                if queue.index.put_back(delivery.sequence) {
+                    queue.counters.requeued += 1;
+                    self.counters.requeued += 1;
+                    self.enforce_limit(turn, delivery.queue);
+                }
+                self.touch(delivery.queue);
+            }
+        }
+    }
+
+    pub(super) fn recover(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        requeue: bool,
+        reply: bool,
+    ) -> Result<(), Refusal> {
+        if !requeue {
+            return Err(Refusal::RecoverWithoutRequeue);
+        }
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return Ok(());
+        };
+        for delivery in channel.deliveries.take_all() {
+            self.give_back_room(key, &delivery);
+            self.carry_out(turn, &delivery, Verdict::Requeue);
+        }
+        turn.reply(key, !reply, 0, Reply::RecoverOk);
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! What there is in a shard, in numbers, and whether they add up.
+
+use menzil_model::{Map, Name, Set};
+
+use super::Shard;
+use crate::counters::Counters;
+use crate::queue::QueueCounters;
+
+/// Objects of a shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Exchanges, the predeclared ones too.
+    pub exchanges: u64,
+    /// Queues.
+    pub queues: u64,
+    /// Bindings; the implicit ones of the default exchange do not count.
+    pub bindings: u64,
+    /// Messages, each once however many queues hold it.
+    pub messages: u64,
+    /// Open connections.
+    pub connections: u64,
+    /// Open channels.
+    pub channels: u64,
+    /// Consumers.
+    pub consumers: u64,
+    /// Bytes of message content in memory.
+    pub content_bytes: u64,
+}
+
+/// One queue in numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueSummary {
+    /// Its name.
+    pub name: Name,
+    /// Survives a restart.
+    pub durable: bool,
+    /// Entries that wait.
+    pub ready: u64,
+    /// Entries that are out.
+    pub unsettled: u64,
+    /// Consumers.
+    pub consumers: u64,
+    /// Bytes of the bodies that wait.
+    pub ready_bytes: u64,
+    /// What happened.
+    pub counters: QueueCounters,
+}
+
+impl Shard {
+    /// Counters since the process started.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Objects, counted.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            exchanges: self.topology.exchanges().count() as u64,
+            queues: self.queues.len() as u64,
+            bindings: self.topology.binding_count() as u64,
+            messages: self.store.messages(),
+            connections: self.connections.len() as u64,
+            channels: self.channels.len() as u64,
+            consumers: self.consumers.len() as u64,
+            content_bytes: self.store.content_bytes(),
+        }
+    }
+
+    /// Every queue, by name.
+    pub fn queues(&self) -> Vec<QueueSummary> {
+        let mut queues: Vec<_> = self
+            .queues
+            .values()
+            .map(|queue| QueueSummary {
+                name: queue.definition.name.clone(),
+                durable: queue.definition.durable,
+                ready: queue.index.ready_count(),
+                unsettled: queue.index.unsettled_count(),
+                consumers: queue.consumers.len() as u64,
+                ready_bytes: queue.index.ready_bytes(),
+                counters: queue.counters,
+            })
+            .collect();
+        queues.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        queues
+    }
+
+    /// Checks that the state is consistent with itself. For tests, the simulation and debug
+    /// builds.
+    ///
+    /// # Panics
+    /// Where it is not.
+    pub fn check_invariants(&self) {
+        self.topology.check_invariants();
+        for queue in self.queues.values() {
+            queue.check_invariants();
+        }
+        let references: u64 = self.queues.values().map(|queue| queue.index.len()).sum();
+        self.store.check_invariants(references);
+        self.check_deliveries();
+        self.check_consumers();
+        for (at, id) in &self.timers {
+            assert_eq!(self.queues.get(id).and_then(|queue| queue.timer), Some(*at));
+        }
+    }
+
+    /// Every entry that is out is out on exactly one channel.
+    fn check_deliveries(&self) {
+        use crate::channel::Mode;
+        let mut out = Set::default();
+        for channel in self.channels.values() {
+            let mut deliveries: Vec<_> = channel.deliveries.iter().copied().collect();
+            if let Mode::Transaction(transaction) = &channel.mode {
+                deliveries.extend(transaction.settles.iter().map(|held| held.delivery));
+            }
+            let consumed = deliveries.iter().filter(|d| d.consumer.is_some()).count() as u64;
+            assert_eq!(channel.consumed_unsettled, consumed, "prefetch is off");
+            for delivery in deliveries
+                .iter()
+                .filter(|d| self.queues.contains_key(&d.queue))
+            {
+                let new = out.insert((delivery.queue, delivery.sequence));
+                assert!(new, "an entry is out on two channels");
+            }
+        }
+        let unsettled: u64 = self
+            .queues
+            .values()
+            .map(|q| q.index.unsettled_count())
+            .sum();
+        assert_eq!(out.len() as u64, unsettled, "entries are out on no channel");
+    }
+
+    fn check_consumers(&self) {
+        let mut by_queue: Map<_, u64> = Map::default();
+        for (id, consumer) in &self.consumers {
+            let channel = self.channels.get(&consumer.channel);
+            let listed = channel.and_then(|channel| channel.consumers.get(&consumer.tag));
+            assert_eq!(listed, Some(id), "a consumer is on no channel");
+            *by_queue.entry(consumer.queue).or_default() += 1;
+        }
+        for (id, queue) in &self.queues {
+            let expected = by_queue.get(id).copied().unwrap_or_default();
+            assert_eq!(
+                queue.consumers.len() as u64,
+                expected,
+                "a queue's consumers are off"
+            );
+        }
+        if !self.touched.is_empty() {
+            return;
+        }
+        for queue in self.queues.values() {
+            let stuck = queue.index.head().is_some_and(|head| {
+                self.store.has_content(head.message)
+                    && queue
+                        .consumers
+                        .iter()
+                        .filter_map(|consumer| self.consumers.get(consumer))
+                        .any(|consumer| self.can_take(consumer))
+            });
+            assert!(
+                !stuck,
+                "queue {} has an entry and a taker",
+                queue.definition.name
+            );
+        }
+    }
+}

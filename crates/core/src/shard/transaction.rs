@@ -1,0 +1,230 @@
+//! `tx`: publishes and settles that take effect together. Unlike RabbitMQ's, a transaction is
+//! atomic: it is one record, and one refusal means that nothing of it happened.
+
+use std::sync::Arc;
+
+use menzil_model::fact::{Entries, Published, Ranges, Why};
+use menzil_model::{Fact, Map, QueueId, Sequence};
+
+use super::Shard;
+use super::publish::{Pending, write_chunks};
+use crate::channel::{HeldPublish, Mode, Transaction, Verdict};
+use crate::command::ChannelKey;
+use crate::effect::{Output, Reply};
+use crate::refusal::Refusal;
+use crate::settling::ranges_of;
+use crate::turn::Turn;
+
+impl Shard {
+    pub(super) fn select_transaction(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+    ) -> Result<(), Refusal> {
+        let Some(channel) = self.channel(key) else {
+            return Ok(());
+        };
+        match channel.mode {
+            Mode::Confirm { .. } => return Err(Refusal::TransactionOnConfirm),
+            Mode::Transaction(_) => {}
+            Mode::Plain => channel.mode = Mode::Transaction(Transaction::default()),
+        }
+        turn.reply(key, false, 0, Reply::TxSelectOk);
+        Ok(())
+    }
+
+    /// Takes the held part of the channel's transaction.
+    fn take_transaction(&mut self, key: ChannelKey) -> Result<Transaction, Refusal> {
+        match self.channel(key).map(|channel| &mut channel.mode) {
+            Some(Mode::Transaction(transaction)) => Ok(std::mem::take(transaction)),
+            _ => Err(Refusal::NotTransactional),
+        }
+    }
+
+    /// Puts held deliveries back among those that may be settled.
+    fn restore_settles(&mut self, key: ChannelKey, transaction: &Transaction) {
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return;
+        };
+        for held in &transaction.settles {
+            channel.deliveries.insert(held.delivery);
+        }
+    }
+
+    pub(super) fn roll_back_transaction(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+    ) -> Result<(), Refusal> {
+        let transaction = self.take_transaction(key)?;
+        self.restore_settles(key, &transaction);
+        turn.reply(key, false, 0, Reply::TxRollbackOk);
+        Ok(())
+    }
+
+    pub(super) fn commit_transaction(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+    ) -> Result<(), Refusal> {
+        let transaction = self.take_transaction(key)?;
+        let mut pending = Pending::default();
+        let mut places = Vec::new();
+        for held in &transaction.publishes {
+            let intake = self.intake(turn, held, false, &mut pending);
+            if intake.refused {
+                self.counters.refused += 1;
+                self.restore_settles(key, &transaction);
+                return Err(Refusal::TransactionRefused);
+            }
+            places.push(intake.entries);
+        }
+        let index = self.record_transaction(turn, &transaction, places, &pending);
+        for held in transaction.publishes.iter().filter(|held| held.unroutable) {
+            self.counters.unroutable_returned += 1;
+            turn.send(
+                key,
+                0,
+                Output::Return {
+                    message: Arc::clone(&held.message),
+                },
+            );
+        }
+        for held in &transaction.settles {
+            self.give_back_room(key, &held.delivery);
+            if held.verdict == Verdict::Requeue {
+                self.carry_out(turn, &held.delivery, Verdict::Requeue);
+            }
+        }
+        turn.reply(key, false, index, Reply::TxCommitOk);
+        Ok(())
+    }
+
+    /// One record for all of it. What is transient is applied beside it.
+    fn record_transaction(
+        &mut self,
+        turn: &mut Turn<'_>,
+        transaction: &Transaction,
+        places: Vec<Entries>,
+        pending: &Pending,
+    ) -> u64 {
+        let mut durable = Vec::new();
+        let mut volatile = Vec::new();
+        for (held, entries) in transaction.publishes.iter().zip(places) {
+            if entries.is_empty() {
+                continue;
+            }
+            for entry in &entries {
+                self.touch(entry.queue);
+            }
+            self.counters.routed += 1;
+            let keep = entries.iter().any(|entry| entry.durable);
+            let extent = write_chunks(turn, &held.message, keep);
+            let message = Some(Arc::clone(&held.message));
+            let fact = Fact::Published(Published {
+                message,
+                extent,
+                entries,
+            });
+            if keep {
+                durable.push(fact);
+            } else {
+                volatile.push(fact);
+            }
+        }
+        self.hold_settles(transaction, &mut durable, &mut volatile);
+        for fact in volatile {
+            self.record(turn, fact, false);
+        }
+        // The messages that go over a limit go in the same record as those that push them.
+        let mut dropped = Vec::new();
+        for queue in pending.queues() {
+            if let Some((ranges, is_durable)) = self.overflow(queue, pending) {
+                let fact = Fact::Settled {
+                    queue,
+                    ranges,
+                    why: Why::Overflow,
+                };
+                if is_durable {
+                    durable.push(fact);
+                } else {
+                    dropped.push(fact);
+                }
+            }
+        }
+        let mut index = 0;
+        if !durable.is_empty() {
+            index = self.record(turn, Fact::Group(durable), true);
+        }
+        for fact in dropped {
+            self.record(turn, fact, false);
+        }
+        index
+    }
+
+    /// Settles of the transaction, as one fact for each queue and reason.
+    fn hold_settles(
+        &mut self,
+        transaction: &Transaction,
+        durable: &mut Vec<Fact>,
+        volatile: &mut Vec<Fact>,
+    ) {
+        let mut runs: Map<(QueueId, Verdict, bool), Vec<Sequence>> = Map::default();
+        let mut order = Vec::new();
+        for held in transaction
+            .settles
+            .iter()
+            .filter(|held| held.verdict != Verdict::Requeue)
+        {
+            let delivery = held.delivery;
+            let Some(queue) = self.queues.get(&delivery.queue) else {
+                continue;
+            };
+            let run = (
+                delivery.queue,
+                held.verdict,
+                queue.index.is_durable(delivery.sequence),
+            );
+            let sequences = runs.entry(run).or_insert_with(|| {
+                order.push(run);
+                Vec::new()
+            });
+            sequences.push(delivery.sequence);
+        }
+        for run in order {
+            let (queue, verdict, is_durable) = run;
+            let why = match verdict {
+                Verdict::Acknowledge => Why::Acknowledged,
+                Verdict::Reject | Verdict::Requeue => Why::Rejected,
+            };
+            let ranges: Ranges = ranges_of(runs.remove(&run).unwrap_or_default());
+            let fact = Fact::Settled { queue, ranges, why };
+            if is_durable {
+                durable.push(fact);
+            } else {
+                volatile.push(fact);
+            }
+        }
+    }
+
+    /// Keeps a routed publish for the commit.
+    pub(super) fn hold_publish(
+        &mut self,
+        key: ChannelKey,
+        publish: HeldPublish,
+    ) -> Result<(), Refusal> {
+        let bytes_max = self.settings.transaction_bytes_max;
+        let Some(Mode::Transaction(transaction)) = self.channel(key).map(|c| &mut c.mode) else {
+            return Ok(());
+        };
+        transaction.bytes += publish.message.total_bytes();
+        if transaction.bytes > bytes_max {
+            return Err(Refusal::TransactionTooLarge {
+                bytes: transaction.bytes,
+                bytes_max,
+            });
+        }
+        transaction.publishes.push(publish);
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! What a binding of a headers exchange asks of a message, read from its arguments.
+
+use menzil_model::fact::ExchangeKind;
+use menzil_model::{Table, Value};
+
+use super::term::Term;
+use crate::refusal::Refusal;
+
+/// How many of a binding's conditions must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Each.
+    All,
+    /// One at least.
+    Any,
+}
+
+/// The conditions of a binding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Criteria<'a> {
+    pub(crate) mode: Mode,
+    /// Whether arguments that start with `x-` are conditions.
+    with_x: bool,
+    arguments: &'a Table,
+}
+
+impl<'a> Criteria<'a> {
+    /// Reads a binding's arguments; an `x-match` that is none of the four counts as `all`.
+    pub(crate) fn of(arguments: &'a Table) -> Self {
+        let (mode, with_x) = match arguments.find(MATCH) {
+            Some(Value::LongString(b"any")) => (Mode::Any, false),
+            Some(Value::LongString(b"any-with-x")) => (Mode::Any, true),
+            Some(Value::LongString(b"all-with-x")) => (Mode::All, true),
+            _ => (Mode::All, false),
+        };
+        Self {
+            mode,
+            with_x,
+            arguments,
+        }
+    }
+
+    /// Header names and the values that they must have; `Void` asks for presence only.
+    pub(crate) fn conditions(&self) -> impl Iterator<Item = (&'a [u8], Value<'a>)> + use<'a> {
+        let with_x = self.with_x;
+        let arguments: &'a Table = self.arguments;
+        arguments
+            .fields()
+            .filter(move |(name, _)| *name != MATCH && (with_x || !name.starts_with(b"x-")))
+    }
+}
+
+/// Checks a new binding's arguments against the kind of its exchange.
+pub fn check_binding(kind: ExchangeKind, arguments: &Table) -> Result<(), Refusal> {
+    if kind != ExchangeKind::Headers {
+        return Ok(());
+    }
+    match arguments.find(MATCH) {
+        None | Some(Value::LongString(b"all" | b"any" | b"all-with-x" | b"any-with-x")) => Ok(()),
+        Some(value) => Err(Refusal::InvalidMatch {
+            value: Term(value).to_string(),
+        }),
+    }
+}
+
+const MATCH: &[u8] = b"x-match";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use menzil_model::TableBuilder;
+
+    fn matching(value: Value<'_>) -> Table {
+        TableBuilder::new().field("x-match", value).build()
+    }
+
+    #[test]
+    fn x_match_is_one_of_four_texts_or_absent() {
+        for text in ["all", "any", "all-with-x", "any-with-x"] {
+            let arguments = matching(Value::LongString(text.as_bytes()));
+            assert_eq!(check_binding(ExchangeKind::Headers, &arguments), Ok(()));
+        }
+        assert_eq!(
+            check_binding(ExchangeKind::Headers, &Table::empty()),
+            Ok(())
+        );
+        let refused = |value| check_binding(ExchangeKind::Headers, &matching(value));
+        let because = |value: &str| {
+            Err(Refusal::InvalidMatch {
+                value: value.to_owned(),
+            })
+        };
+        assert_eq!(refused(Value::LongString(b"some")), because("<<\"some\">>"));
+        assert_eq!(refused(Value::Bool(true)), because("true"));
+        assert_eq!(refused(Value::Binary(b"all")), because("<<\"all\">>"));
+    }
+
+    #[test]
+    fn other_kinds_do_not_look_at_arguments() {
+        let arguments = matching(Value::LongString(b"some"));
+        for kind in [
+            ExchangeKind::Direct,
+            ExchangeKind::Fanout,
+            ExchangeKind::Topic,
+        ] {
+            assert_eq!(check_binding(kind, &arguments), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! That lists, names and indexes say the same as the bindings do.
+
+use menzil_model::fact::{Binding, Destination};
+
+use super::index::End;
+use super::point::{Point, Role};
+use super::{Record, Topology};
+
+impl Topology {
+    /// For tests and simulation.
+    ///
+    /// # Panics
+    /// If lists, names, indexes and bindings disagree.
+    pub fn check_invariants(&self) {
+        assert_eq!(
+            self.numbers.len(),
+            self.points.len(),
+            "each point has an id"
+        );
+        assert_eq!(
+            self.binding_numbers.len(),
+            self.bindings.len(),
+            "each binding is found"
+        );
+        let (mut outgoing, mut incoming) = (0, 0);
+        for (number, point) in self.points.iter() {
+            assert!(!point.is_vacant(), "a point serves nothing");
+            assert_eq!(self.numbers.get(&point.destination), Some(&number));
+            outgoing += point.outgoing.len();
+            incoming += point.incoming.len();
+            if let Some(exchange) = point.exchange() {
+                exchange.index.check_invariants(&self.acting(point));
+            }
+        }
+        assert_eq!(outgoing, self.bindings.len(), "each binding begins once");
+        assert_eq!(incoming, self.bindings.len(), "each binding ends once");
+        for (number, record) in self.bindings.iter() {
+            self.check_record(number, record);
+        }
+        for (name, number) in &self.queue_names {
+            let role = self.points.get(*number).map(|point| &point.role);
+            assert!(matches!(role, Some(Role::Queue(its)) if its == name));
+        }
+        for (name, number) in &self.exchange_names {
+            let exchange = self.points.get(*number).and_then(Point::exchange);
+            assert!(exchange.is_some_and(|exchange| exchange.definition.name == *name));
+        }
+    }
+
+    fn acting(&self, point: &Point) -> Vec<(&Binding, End, usize)> {
+        let records = point.outgoing.iter().filter_map(|number| {
+            let record = self.bindings.get(number)?;
+            let end = End {
+                binding: number,
+                point: record.target,
+                destination: record.binding.destination,
+            };
+            Some((&record.binding, end, record.index?))
+        });
+        records.collect()
+    }
+
+    fn check_record(&self, number: usize, record: &Record) {
+        assert_eq!(self.binding_numbers.get(&record.binding), Some(&number));
+        let source = self.points.get(record.source);
+        let target = self.points.get(record.target);
+        let (Some(source), Some(target)) = (source, target) else {
+            panic!("a binding has two ends");
+        };
+        assert_eq!(
+            source.destination,
+            Destination::Exchange(record.binding.source)
+        );
+        assert_eq!(target.destination, record.binding.destination);
+        assert_eq!(source.outgoing.get(record.outgoing), Some(number));
+        assert_eq!(target.incoming.get(record.incoming), Some(number));
+        assert_eq!(
+            record.index.is_some(),
+            source.is_declared() && target.is_declared(),
+            "a binding acts once both ends are declared"
+        );
+    }
+}

@@ -1,0 +1,357 @@
+//! The exchanges, bindings and queue names of one virtual host, and the way of a message
+//! through them.
+//!
+//! Plain data: no messages, no consumers, no rules about who may declare what. Exchanges and
+//! queues are *points*; a binding leads from one to another and acts from the moment when both
+//! are declared. Until then it is kept, since facts may name what is not yet declared. Each
+//! exchange holds its acting bindings in an [`index`] that finds those which take a message
+//! without looking at the others.
+//!
+//! Every removal takes time by what is removed, never by what is there: a binding knows its
+//! place in the three lists that name it, and whatever moves into a gap is told.
+
+mod canonical;
+mod carbon_copy;
+mod criteria;
+mod dense;
+mod headers;
+mod index;
+mod invariants;
+mod marks;
+mod point;
+mod slab;
+mod subset;
+mod term;
+mod trie;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+pub use carbon_copy::{RoutingKeys, strip_bcc};
+pub use criteria::check_binding;
+pub use walk::{Routed, Targets};
+
+use bytes::Bytes;
+use menzil_model::fact::{Binding, Destination, ExchangeDefinition};
+use menzil_model::table::write_value;
+use menzil_model::wire::Writer;
+use menzil_model::{ExchangeId, Map, Name, QueueId, Table};
+
+use self::index::End;
+use self::point::{Exchange, Point, Role};
+use self::slab::Slab;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Topology {
+    points: Slab<Point>,
+    numbers: Map<Destination, usize>,
+    exchange_names: Map<Name, usize>,
+    queue_names: Map<Name, usize>,
+    bindings: Slab<Record>,
+    binding_numbers: Map<Binding, usize>,
+}
+
+/// A binding and where it stands.
+#[derive(Clone, Debug)]
+struct Record {
+    binding: Binding,
+    /// Number of the source's point.
+    source: usize,
+    /// Number of the destination's point.
+    target: usize,
+    /// Place among the source's bindings.
+    outgoing: usize,
+    /// Place among the destination's bindings.
+    incoming: usize,
+    /// Place in the source's index, while the binding acts.
+    index: Option<usize>,
+}
+
+/// Exchanges.
+impl Topology {
+    /// Adds an exchange; one that is there already stays as it is. The exchange without a name
+    /// is the default exchange: it has every queue by name and no bindings.
+    pub fn declare_exchange(&mut self, definition: ExchangeDefinition) {
+        let number = self.number_of(Destination::Exchange(definition.id));
+        let name = definition.name.clone();
+        let role = Role::Exchange(Box::new(Exchange::new(definition)));
+        if self.declare(number, role) {
+            self.exchange_names.insert(name, number);
+        }
+    }
+
+    /// Removes an exchange with the bindings from it and to it.
+    pub fn delete_exchange(&mut self, id: ExchangeId) {
+        self.delete(Destination::Exchange(id));
+    }
+
+    /// The exchange of that name.
+    pub fn exchange(&self, name: &[u8]) -> Option<&ExchangeDefinition> {
+        let point = self.points.get(*self.exchange_names.get(name)?)?;
+        point.exchange().map(|exchange| &exchange.definition)
+    }
+
+    /// The exchange of that id.
+    pub fn exchange_by_id(&self, id: ExchangeId) -> Option<&ExchangeDefinition> {
+        let point = self.point(Destination::Exchange(id))?;
+        point.exchange().map(|exchange| &exchange.definition)
+    }
+
+    /// All exchanges.
+    pub fn exchanges(&self) -> impl Iterator<Item = &ExchangeDefinition> {
+        let points = self.points.iter();
+        points.filter_map(|(_, point)| point.exchange().map(|exchange| &exchange.definition))
+    }
+}
+
+/// Queues.
+impl Topology {
+    /// Adds a queue; one that is there already stays as it is.
+    pub fn declare_queue_name(&mut self, name: Name, id: QueueId) {
+        let number = self.number_of(Destination::Queue(id));
+        if self.declare(number, Role::Queue(name.clone())) {
+            self.queue_names.insert(name, number);
+        }
+    }
+
+    /// Removes a queue with the bindings to it.
+    pub fn delete_queue(&mut self, id: QueueId) {
+        self.delete(Destination::Queue(id));
+    }
+
+    /// The queue of that name.
+    pub fn queue(&self, name: &[u8]) -> Option<QueueId> {
+        match self.points.get(*self.queue_names.get(name)?)?.destination {
+            Destination::Queue(id) => Some(id),
+            Destination::Exchange(_) => None,
+        }
+    }
+}
+
+/// Bindings.
+impl Topology {
+    /// Adds a binding; false if it is there already. The order of its arguments is no part of
+    /// it. Whether they suit the exchange is [`check_binding`]'s question.
+    pub fn bind(&mut self, binding: Binding) -> bool {
+        let binding = normal(binding);
+        if self.binding_numbers.contains_key(&binding) {
+            return false;
+        }
+        let source = self.number_of(Destination::Exchange(binding.source));
+        let target = self.number_of(binding.destination);
+        let number = self.bindings.insert(Record {
+            binding: binding.clone(),
+            source,
+            target,
+            outgoing: 0,
+            incoming: 0,
+            index: None,
+        });
+        self.binding_numbers.insert(binding, number);
+        if let (Some(point), Some(record)) =
+            (self.points.get_mut(source), self.bindings.get_mut(number))
+        {
+            record.outgoing = point.outgoing.push(number);
+        }
+        if let (Some(point), Some(record)) =
+            (self.points.get_mut(target), self.bindings.get_mut(number))
+        {
+            record.incoming = point.incoming.push(number);
+        }
+        self.activate(number);
+        true
+    }
+
+    /// Removes a binding; false if it was not there.
+    pub fn unbind(&mut self, binding: &Binding) -> bool {
+        let number = self.binding_numbers.get(&normal(binding.clone())).copied();
+        number.is_some_and(|number| {
+            self.remove_binding(number);
+            true
+        })
+    }
+
+    /// Whether that binding is there.
+    pub fn has_binding(&self, binding: &Binding) -> bool {
+        self.binding_numbers.contains_key(&normal(binding.clone()))
+    }
+
+    /// How many bindings begin at the exchange.
+    pub fn count_from(&self, id: ExchangeId) -> usize {
+        self.point(Destination::Exchange(id))
+            .map_or(0, |point| point.outgoing.len())
+    }
+
+    /// Whether any binding begins at the exchange.
+    pub fn has_bindings_from(&self, id: ExchangeId) -> bool {
+        self.point(Destination::Exchange(id))
+            .is_some_and(|point| !point.outgoing.is_empty())
+    }
+
+    /// The bindings that begin at the exchange.
+    pub fn bindings_from(&self, id: ExchangeId) -> impl Iterator<Item = &Binding> {
+        let point = self.point(Destination::Exchange(id));
+        let numbers = point.into_iter().flat_map(|point| point.outgoing.iter());
+        numbers.filter_map(|number| self.binding(number))
+    }
+
+    /// The bindings that end at the queue.
+    pub fn bindings_to_queue(&self, id: QueueId) -> impl Iterator<Item = &Binding> {
+        self.bindings_to(Destination::Queue(id))
+    }
+
+    /// The bindings that end at the exchange.
+    pub fn bindings_to_exchange(&self, id: ExchangeId) -> impl Iterator<Item = &Binding> {
+        self.bindings_to(Destination::Exchange(id))
+    }
+
+    /// How many bindings there are, those that wait for a point to be declared included.
+    pub fn binding_count(&self) -> usize {
+        self.bindings.len()
+    }
+
+    fn bindings_to(&self, destination: Destination) -> impl Iterator<Item = &Binding> {
+        let point = self.point(destination);
+        let numbers = point.into_iter().flat_map(|point| point.incoming.iter());
+        numbers.filter_map(|number| self.binding(number))
+    }
+
+    fn binding(&self, number: usize) -> Option<&Binding> {
+        self.bindings.get(number).map(|record| &record.binding)
+    }
+
+    /// Lets a binding act if both of its ends are declared.
+    fn activate(&mut self, number: usize) {
+        let Some(record) = self.bindings.get_mut(number) else {
+            return;
+        };
+        let Some(target) = self.points.get(record.target) else {
+            return;
+        };
+        if record.index.is_some() || !target.is_declared() {
+            return;
+        }
+        let end = End {
+            binding: number,
+            point: record.target,
+            destination: target.destination,
+        };
+        let source = self.points.get_mut(record.source);
+        if let Some(exchange) = source.and_then(Point::exchange_mut) {
+            record.index = Some(exchange.index.insert(&record.binding, end));
+        }
+    }
+
+    fn remove_binding(&mut self, number: usize) {
+        let Some(record) = self.bindings.remove(number) else {
+            return;
+        };
+        self.binding_numbers.remove(&record.binding);
+        if let Some(point) = self.points.get_mut(record.source) {
+            let moved = point.outgoing.remove(record.outgoing);
+            if let Some(moved) = moved.and_then(|moved| self.bindings.get_mut(moved)) {
+                moved.outgoing = record.outgoing;
+            }
+            if let Some(place) = record.index
+                && let Some(exchange) = point.exchange_mut()
+                && let Some(moved) = exchange.index.remove(&record.binding, number, place)
+                && let Some(moved) = self.bindings.get_mut(moved.binding)
+            {
+                moved.index = Some(place);
+            }
+        }
+        if let Some(point) = self.points.get_mut(record.target) {
+            let moved = point.incoming.remove(record.incoming);
+            if let Some(moved) = moved.and_then(|moved| self.bindings.get_mut(moved)) {
+                moved.incoming = record.incoming;
+            }
+        }
+        self.forget_if_vacant(record.source);
+        self.forget_if_vacant(record.target);
+    }
+}
+
+/// Points.
+impl Topology {
+    fn point(&self, destination: Destination) -> Option<&Point> {
+        self.points.get(*self.numbers.get(&destination)?)
+    }
+
+    /// The number of a point, made if it is not there.
+    fn number_of(&mut self, destination: Destination) -> usize {
+        let points = &mut self.points;
+        *self
+            .numbers
+            .entry(destination)
+            .or_insert_with(|| points.insert(Point::new(destination)))
+    }
+
+    /// Gives a point its role and lets its bindings act; false if it had one.
+    fn declare(&mut self, number: usize, role: Role) -> bool {
+        let Some(point) = self.points.get_mut(number) else {
+            return false;
+        };
+        if point.is_declared() {
+            return false;
+        }
+        point.role = role;
+        let waiting: Vec<usize> = point.outgoing.iter().chain(point.incoming.iter()).collect();
+        for binding in waiting {
+            self.activate(binding);
+        }
+        true
+    }
+
+    fn delete(&mut self, destination: Destination) {
+        let Some(number) = self.numbers.get(&destination).copied() else {
+            return;
+        };
+        while let Some(point) = self.points.get(number)
+            && let Some(binding) = point.outgoing.last().or_else(|| point.incoming.last())
+        {
+            self.remove_binding(binding);
+        }
+        let Some(point) = self.points.get_mut(number) else {
+            return;
+        };
+        let (names, name) = match std::mem::replace(&mut point.role, Role::Undeclared) {
+            Role::Undeclared => return,
+            Role::Queue(name) => (&mut self.queue_names, name),
+            Role::Exchange(exchange) => (&mut self.exchange_names, exchange.definition.name),
+        };
+        // A younger one may have taken the name.
+        if names.get(&name) == Some(&number) {
+            names.remove(&name);
+        }
+        self.forget_if_vacant(number);
+    }
+
+    fn forget_if_vacant(&mut self, number: usize) {
+        if let Some(point) = self.points.get(number)
+            && point.is_vacant()
+        {
+            self.numbers.remove(&point.destination);
+            self.points.remove(number);
+        }
+    }
+}
+
+/// The binding with its arguments in the order of their names, as RabbitMQ compares them.
+fn normal(binding: Binding) -> Binding {
+    let mut fields: Vec<_> = binding.arguments.fields().collect();
+    fields.sort_by_key(|(name, _)| *name);
+    let mut content = Vec::with_capacity(binding.arguments.as_bytes().len());
+    for (name, value) in fields {
+        content.put_short_string(name);
+        write_value(&mut content, value);
+    }
+    match Table::new(Bytes::from(content)) {
+        Ok(arguments) if arguments != binding.arguments => Binding {
+            arguments,
+            ..binding
+        },
+        _ => binding,
+    }
+}

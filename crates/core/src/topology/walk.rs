@@ -1,0 +1,148 @@
+//! One publish through the topology, from its exchange to the set of its queues.
+//!
+//! The walk sees one state of the topology, since nothing else has it meanwhile. Each exchange
+//! is visited once, in the order first reached, so cycles end. The alternate exchange is asked
+//! where an exchange itself has no destination for the message; a destination that is an
+//! exchange counts, whatever becomes of the message there.
+
+use menzil_model::fact::Destination;
+use menzil_model::table::Fields;
+use menzil_model::{ExchangeId, QueueId};
+
+use super::Topology;
+use super::carbon_copy::RoutingKeys;
+use super::index::{End, Index, Scratch};
+use super::marks::Marks;
+use super::point::Exchange;
+
+/// Whether a message found a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Routed {
+    /// One at least.
+    Somewhere,
+    /// None: it is dropped, or returned if mandatory.
+    Nowhere,
+}
+
+/// Where a message goes, and the room that finding it out needs. Kept by the caller between
+/// publishes, so that routing allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Targets {
+    reached: Reached,
+    scratch: Scratch,
+}
+
+/// What a walk has come to.
+#[derive(Clone, Debug, Default)]
+struct Reached {
+    /// Numbers of the points that were reached.
+    marks: Marks,
+    queues: Vec<QueueId>,
+    /// Numbers of the exchanges, in the order first reached.
+    exchanges: Vec<usize>,
+}
+
+impl Targets {
+    /// Without any.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The queues of the last message, each once, in the order first reached.
+    pub fn queues(&self) -> &[QueueId] {
+        &self.reached.queues
+    }
+
+    /// How many bindings and nodes of topic and headers exchanges were looked at, over all
+    /// messages.
+    pub fn visits(&self) -> u64 {
+        self.scratch.trie.visits + self.scratch.headers.visits
+    }
+}
+
+impl Reached {
+    fn clear(&mut self) {
+        self.marks.clear();
+        self.queues.clear();
+        self.exchanges.clear();
+    }
+
+    fn add(&mut self, point: usize, destination: Destination) {
+        if self.marks.add(point) {
+            match destination {
+                Destination::Queue(queue) => self.queues.push(queue),
+                Destination::Exchange(_) => self.exchanges.push(point),
+            }
+        }
+    }
+}
+
+impl Topology {
+    /// Finds the queues of a message published to an exchange. `headers` is the content of its
+    /// headers table.
+    pub fn route(
+        &self,
+        from: ExchangeId,
+        keys: &RoutingKeys<'_>,
+        headers: Option<&[u8]>,
+        targets: &mut Targets,
+    ) -> Routed {
+        let Targets { reached, scratch } = targets;
+        reached.clear();
+        let start = Destination::Exchange(from);
+        if let Some(point) = self.numbers.get(&start) {
+            reached.add(*point, start);
+        }
+        let headers = Fields::of(headers.unwrap_or_default());
+        let mut next = 0;
+        while let Some(point) = reached.exchanges.get(next).copied() {
+            next += 1;
+            if let Some(exchange) = self.points.get(point).and_then(|point| point.exchange()) {
+                self.leave(exchange, keys, headers, reached, scratch);
+            }
+        }
+        if reached.queues.is_empty() {
+            Routed::Nowhere
+        } else {
+            Routed::Somewhere
+        }
+    }
+
+    /// Adds the destinations of one exchange, or else its alternate.
+    fn leave(
+        &self,
+        exchange: &Exchange,
+        keys: &RoutingKeys<'_>,
+        headers: Fields<'_>,
+        reached: &mut Reached,
+        scratch: &mut Scratch,
+    ) {
+        let mut any = false;
+        if matches!(exchange.index, Index::Default) {
+            for key in keys.iter() {
+                if let Some(point) = self.queue_names.get(key) {
+                    any = true;
+                    self.add_point(*point, reached);
+                }
+            }
+        } else {
+            exchange.index.matches(keys, headers, scratch, |end: End| {
+                any = true;
+                reached.add(end.point, end.destination);
+            });
+        }
+        if !any
+            && let Some(name) = &exchange.alternate
+            && let Some(point) = self.exchange_names.get(name)
+        {
+            self.add_point(*point, reached);
+        }
+    }
+
+    fn add_point(&self, number: usize, reached: &mut Reached) {
+        if let Some(point) = self.points.get(number) {
+            reached.add(number, point.destination);
+        }
+    }
+}
