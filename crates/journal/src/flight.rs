@@ -1,0 +1,132 @@
+//! The backlog on its way to disk: cut into batches that fit, sealed where they will lie.
+//!
+//! Lacks IO. Invariant: a cut takes whole records in their order, as many as fit, and what is
+//! cut is sealed.
+
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+
+use menzil_model::{Position, ShardId};
+
+use crate::batch::{self, BatchHeader, Classes};
+use crate::layout::{SECTOR, sectors, to_u32, to_usize};
+use crate::pending::Backlog;
+use crate::record;
+
+/// How far the backlog was cut.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cursor {
+    chunk: usize,
+    at: usize,
+}
+
+/// Where the next batch will lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) segment: u64,
+    pub(crate) salt: u64,
+    pub(crate) offset: u64,
+    /// Bytes from there to the end of the segment.
+    pub(crate) room: u64,
+}
+
+/// The records of one batch.
+#[derive(Debug, Default)]
+pub(crate) struct Cut {
+    /// Chunk, start and end of consecutive records.
+    slices: Vec<(usize, usize, usize)>,
+    pub(crate) records: Vec<(Position, u32)>,
+    /// The last index of each shard.
+    pub(crate) last: BTreeMap<ShardId, u64>,
+    pub(crate) length: u64,
+    classes: Classes,
+    /// Bytes of the first record that did not fit, 0 if all did.
+    pub(crate) left_out: u64,
+}
+
+impl Cut {
+    /// A batch without records, which proves the one before it.
+    pub(crate) fn empty() -> Self {
+        Self {
+            length: batch::HEADER_BYTES,
+            ..Self::default()
+        }
+    }
+
+    /// Cuts as many records as fit from the cursor on.
+    pub(crate) fn take(&mut self, backlog: &mut Backlog, cursor: &mut Cursor, target: Target) {
+        self.slices.clear();
+        self.records.clear();
+        self.records.shrink_to(RECORDS_KEPT);
+        self.last.clear();
+        self.length = batch::HEADER_BYTES;
+        self.classes = Classes::default();
+        self.left_out = 0;
+        while let Some(chunk) = backlog.chunk_mut(cursor.chunk) {
+            let start = cursor.at;
+            self.take_chunk(chunk, cursor, target);
+            if cursor.at > start {
+                self.slices.push((cursor.chunk, start, cursor.at));
+            }
+            if self.left_out > 0 {
+                return;
+            }
+            *cursor = Cursor {
+                chunk: cursor.chunk + 1,
+                at: 0,
+            };
+        }
+    }
+
+    fn take_chunk(&mut self, chunk: &mut [u8], cursor: &mut Cursor, target: Target) {
+        while let Some(rest) = chunk.get_mut(cursor.at..)
+            && let Some(header) = record::RecordHeader::decode_unchecked(rest)
+        {
+            if self.length + header.size() > target.room {
+                self.left_out = header.size();
+                return;
+            }
+            let offset = target.offset + self.length;
+            let sealed = record::seal(rest, offset, target.salt);
+            debug_assert!(sealed.is_some(), "a pending record is whole");
+            self.last
+                .insert(header.position.shard, header.position.index);
+            self.records
+                .push((header.position, to_u32(to_usize(offset))));
+            self.classes.insert(header.class);
+            self.length += header.size();
+            cursor.at += to_usize(header.size());
+        }
+    }
+
+    pub(crate) fn header(&self, target: Target, number: u64, previous: u64) -> BatchHeader {
+        BatchHeader {
+            classes: self.classes,
+            salt: target.salt,
+            segment: target.segment,
+            number,
+            previous,
+            length: to_u32(to_usize(self.length)),
+            count: to_u32(self.records.len()),
+            offset: target.offset,
+        }
+    }
+
+    /// The bytes of the batch, with the zeros that fill its last sector.
+    pub(crate) fn io_slices<'a>(&self, header: &'a [u8], backlog: &'a Backlog) -> Vec<IoSlice<'a>> {
+        let mut slices = Vec::with_capacity(self.slices.len() + 2);
+        slices.push(IoSlice::new(header));
+        for (chunk, start, end) in &self.slices {
+            let bytes = backlog
+                .chunk(*chunk)
+                .and_then(|chunk| chunk.get(*start..*end));
+            slices.push(IoSlice::new(bytes.unwrap_or_default()));
+        }
+        let padding = to_usize(sectors(self.length) - self.length);
+        slices.push(IoSlice::new(ZEROS.get(..padding).unwrap_or_default()));
+        slices
+    }
+}
+
+const ZEROS: [u8; SECTOR as usize] = [0; SECTOR as usize];
+const RECORDS_KEPT: usize = 64 << 10;

@@ -1,0 +1,242 @@
+//! The journal as the rest of the node sees it: append, ask how far it is committed.
+//!
+//! Lacks everything that happens on disk, which is in `writer`, `preparer`, `recovery`,
+//! `checkpoint` and `reader`. Invariant: once it failed, it has failed for ever.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+
+use menzil_model::{Class, Map, Position, ShardId};
+
+use crate::counters::{Counters, Counts};
+use crate::directory::{Directory, SegmentUse};
+use crate::disk::Disk;
+use crate::error::StorageError;
+use crate::marks::{AllMarks, Marks};
+use crate::options::Options;
+use crate::pending::{Backlog, Pending};
+use crate::preparer::Preparer;
+use crate::report::OpenReport;
+use crate::space::{Room, Space};
+use crate::writer::Writer;
+
+/// The durable log of a node. Shared by reference between all threads.
+#[derive(Debug)]
+pub struct Journal<D: Disk> {
+    pub(crate) disk: D,
+    pub(crate) options: Options,
+    pub(crate) pending: Mutex<Pending>,
+    pub(crate) wake: Condvar,
+    pub(crate) flight: RwLock<Backlog>,
+    pub(crate) writer: Mutex<Writer<D::File>>,
+    pub(crate) directory: RwLock<Directory<D::File>>,
+    pub(crate) preparer: Preparer<D::File>,
+    /// The newest checkpoint of each shard.
+    pub(crate) checkpoints: Mutex<Map<ShardId, u64>>,
+    pub(crate) marks: AllMarks,
+    pub(crate) room: Room,
+    pub(crate) counts: Counts,
+    pub(crate) failure: OnceLock<StorageError>,
+    pub(crate) report: OpenReport,
+    pub(crate) _lock: D::Lock,
+}
+
+impl<D: Disk> Journal<D> {
+    /// Encodes a record straight into the pending buffer and names it. It is durable once
+    /// `committed` of its shard has reached the index.
+    ///
+    /// # Panics
+    /// If the payload is longer than [`Options::record_bytes_max`].
+    pub fn append(
+        &self,
+        shard: ShardId,
+        class: Class,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Position {
+        self.batch().append(shard, class, encode)
+    }
+
+    /// As [`append`](Self::append), for a record nobody waits for: it rides with the next
+    /// commit, or is committed after [`Options::lazy_delay`].
+    pub fn append_lazy(
+        &self,
+        shard: ShardId,
+        class: Class,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Position {
+        self.batch().append_lazy(shard, class, encode)
+    }
+
+    /// Appends many records under one lock. Keep it short: everybody else waits.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch {
+            pending: Some(locked(&self.pending)),
+            wake: &self.wake,
+            marks: &self.marks,
+            room: &self.room,
+            payload_max: self.options.record_bytes_max,
+            bytes: 0,
+            eager: false,
+        }
+    }
+
+    /// The last index of the shard that is durable, 0 before the first.
+    pub fn committed(&self, shard: ShardId) -> u64 {
+        self.marks.find(shard).map_or(0, |marks| marks.committed())
+    }
+
+    /// The last index of the shard that was handed out, 0 before the first.
+    pub fn appended(&self, shard: ShardId) -> u64 {
+        self.marks.find(shard).map_or(0, |marks| marks.appended())
+    }
+
+    /// Both marks of a shard, to be kept by who asks often.
+    pub fn marks(&self, shard: ShardId) -> Arc<Marks> {
+        self.marks.of(shard)
+    }
+
+    /// Whether segments can be prepared.
+    pub fn space(&self) -> Space {
+        self.room.space()
+    }
+
+    /// Whether payloads of that many bytes together may be appended without touching the
+    /// reserve and without more pending than allowed. Publishes ask; settles need not.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.failure.get().is_none()
+            && self.room.unwritten().saturating_add(bytes) <= self.options.pending_bytes_max
+            && self.room.has_room(bytes, self.options.segment_bytes)
+    }
+
+    /// As [`has_room`](Self::has_room), the reserve included: for what makes room by and by.
+    pub fn has_reserve(&self, bytes: u64) -> bool {
+        self.failure.get().is_none() && self.room.has_reserve(bytes)
+    }
+
+    /// Bytes appended and not yet committed.
+    pub fn pending_bytes(&self) -> u64 {
+        self.room.unwritten()
+    }
+
+    /// Ends [`run`](Self::run) once everything pending is committed.
+    pub fn close(&self) {
+        locked(&self.pending).closed = true;
+        self.wake.notify_all();
+    }
+
+    /// What opening found.
+    pub fn report(&self) -> &OpenReport {
+        &self.report
+    }
+
+    /// How much of each segment is still needed.
+    pub fn segments(&self) -> Vec<SegmentUse> {
+        let checkpoints = locked(&self.checkpoints).clone();
+        reading(&self.directory).uses(&checkpoints)
+    }
+
+    /// What the writer did so far.
+    pub fn counters(&self) -> Counters {
+        self.counts.read()
+    }
+
+    /// Why nothing will be committed any more.
+    pub fn failure(&self) -> Option<StorageError> {
+        self.failure.get().cloned()
+    }
+
+    pub(crate) fn check(&self) -> Result<(), StorageError> {
+        self.failure
+            .get()
+            .map_or(Ok(()), |failure| Err(failure.clone()))
+    }
+
+    /// The journal has failed; the first failure is the one that stays.
+    pub(crate) fn fail(&self, error: StorageError) -> StorageError {
+        let failure = self.failure.get_or_init(|| error).clone();
+        // Under the lock, or a writer that is about to wait would miss it.
+        drop(locked(&self.pending));
+        self.wake.notify_all();
+        failure
+    }
+}
+
+/// The pending buffer, locked for several appends.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    pending: Option<MutexGuard<'a, Pending>>,
+    wake: &'a Condvar,
+    marks: &'a AllMarks,
+    room: &'a Room,
+    payload_max: u64,
+    bytes: u64,
+    eager: bool,
+}
+
+impl Batch<'_> {
+    /// See [`Journal::append`].
+    pub fn append(
+        &mut self,
+        shard: ShardId,
+        class: Class,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Position {
+        self.eager = true;
+        self.push(shard, class, encode)
+    }
+
+    /// See [`Journal::append_lazy`].
+    pub fn append_lazy(
+        &mut self,
+        shard: ShardId,
+        class: Class,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Position {
+        self.push(shard, class, encode)
+    }
+
+    fn push(
+        &mut self,
+        shard: ShardId,
+        class: Class,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Position {
+        let Some(pending) = self.pending.as_mut() else {
+            return Position { shard, index: 0 };
+        };
+        let (position, bytes) = pending.append(self.marks, shard, class, self.payload_max, encode);
+        self.bytes += bytes;
+        position
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        let Some(mut pending) = self.pending.take() else {
+            return;
+        };
+        if self.bytes == 0 {
+            return;
+        }
+        self.room.appended(self.bytes);
+        let wake = pending.wake(self.eager);
+        drop(pending);
+        if wake {
+            self.wake.notify_all();
+        }
+    }
+}
+
+// A panic inside one of our locks leaves plain data that is still whole, see `pending`.
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn reading<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn writing<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}

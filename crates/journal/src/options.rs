@@ -1,0 +1,58 @@
+//! How large things may get. Invariant: `checked` values can be laid out on disk.
+
+use std::time::Duration;
+
+/// Sizes and delays of a journal.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Length of a segment file. A multiple of 4096, at most 2 GiB.
+    pub segment_bytes: u64,
+    /// The longest payload that may be appended; one over it is a bug of the caller.
+    pub record_bytes_max: u64,
+    /// How many appended bytes may wait for their commit before [`has_room`] says no.
+    ///
+    /// [`has_room`]: crate::Journal::has_room
+    pub pending_bytes_max: u64,
+    /// Segments kept ready ahead of use, the last of which is the reserve. At least 1.
+    pub prepared_segments: usize,
+    /// Dead segments kept for reuse beyond those prepared; more are removed.
+    pub spare_segments_max: usize,
+    /// How long a lazily appended record may wait when nothing else is committed.
+    pub lazy_delay: Duration,
+    /// How often a full disk is tried again.
+    pub full_retry: Duration,
+    /// Space kept aside so that a checkpoint can be written on a full disk; it grows with the
+    /// checkpoints. 0 keeps none.
+    pub checkpoint_reserve_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 << 20,
+            record_bytes_max: 16 << 20,
+            pending_bytes_max: 64 << 20,
+            prepared_segments: 2,
+            spare_segments_max: 4,
+            lazy_delay: Duration::from_millis(5),
+            full_retry: Duration::from_millis(250),
+            checkpoint_reserve_bytes: 1 << 20,
+        }
+    }
+}
+
+impl Options {
+    /// The same with every value inside its bounds.
+    pub(crate) fn checked(mut self) -> Self {
+        self.segment_bytes = self
+            .segment_bytes
+            .clamp(4096, SEGMENT_BYTES_MAX)
+            .next_multiple_of(4096);
+        self.record_bytes_max = self.record_bytes_max.min(RECORD_BYTES_MAX);
+        self.prepared_segments = self.prepared_segments.max(1);
+        self
+    }
+}
+
+const SEGMENT_BYTES_MAX: u64 = 2 << 30;
+const RECORD_BYTES_MAX: u64 = 1 << 30;

@@ -1,0 +1,326 @@
+//! Segments ahead of their use: zero-filled or recycled, synced, named.
+//!
+//! Lacks the commit path: it runs beside it. Invariant: a segment is handed out only after its
+//! bytes and its name are durable, so a commit never extends a file and never syncs a folder.
+//!
+//! ```text
+//! (new)  x.tmp ── zeros, header, sync ──┐
+//!                                       ├─ rename, sync folder ─► segment-N ─► prepared ─► active
+//! spare-M ─────── header, sync ─────────┘                                                   │
+//!    ▲                                                                                   sealed
+//!    └───────────────── rename, sync folder ◄───── dead ◄──── checkpoint ◄────────────────┘
+//! ```
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use crate::checkpoint;
+use crate::disk::{Disk, DiskFile, is_full};
+use crate::error::StorageError;
+use crate::folder::{Name, temporary, write_whole};
+use crate::journal::{Journal, locked, reading};
+use crate::segment::{Segment, SegmentHeader};
+use crate::sidecar;
+use crate::space::Space;
+
+/// What is ready and what is to be done.
+#[derive(Debug)]
+pub(crate) struct Preparer<F> {
+    state: Mutex<State<F>>,
+    wake: Condvar,
+    /// Held by whoever prepares.
+    busy: Mutex<()>,
+    /// Whether a thread prepares by itself.
+    pub(crate) background: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State<F> {
+    ready: VecDeque<Segment<F>>,
+    /// Numbers of spare files.
+    spares: Vec<u64>,
+    /// Sealed segments that have no sidecar yet.
+    sealed: Vec<u64>,
+    next_id: u64,
+    /// Whether the checkpoints' reserve is to be looked after.
+    reserve_due: bool,
+    stop: bool,
+}
+
+impl<F> Preparer<F> {
+    pub(crate) fn new(
+        ready: VecDeque<Segment<F>>,
+        spares: Vec<u64>,
+        sealed: Vec<u64>,
+        next_id: u64,
+    ) -> Self {
+        let state = State {
+            ready,
+            spares,
+            sealed,
+            next_id,
+            reserve_due: true,
+            stop: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            busy: Mutex::new(()),
+            background: AtomicBool::new(false),
+        }
+    }
+}
+
+impl<D: Disk> Journal<D> {
+    /// Prepares segments until as many are ready as the options ask for. Running out of space
+    /// is no error but [`Space::Full`]; any other failure ends the journal.
+    pub fn prepare(&self) -> Result<Space, StorageError> {
+        self.prepare_up_to(self.options.prepared_segments)
+    }
+
+    pub(crate) fn prepare_up_to(&self, count: usize) -> Result<Space, StorageError> {
+        let _busy = locked(&self.preparer.busy);
+        self.check()?;
+        self.describe_sealed();
+        while locked(&self.preparer.state).ready.len() < count {
+            match self.make(self.options.segment_bytes) {
+                Ok(segment) => {
+                    let mut state = locked(&self.preparer.state);
+                    state.ready.push_back(segment);
+                    self.refresh_room(&state);
+                }
+                Err(error) if is_full(&error) => {
+                    self.room.set_space(Space::Full);
+                    return Ok(Space::Full);
+                }
+                Err(error) => return Err(self.fail(folder("preparing a segment", error))),
+            }
+        }
+        if std::mem::take(&mut locked(&self.preparer.state).reserve_due) {
+            // Where the checkpoints' reserve has no space, publishes do not wait for it.
+            drop(checkpoint::keep_reserve(self));
+        }
+        self.room.set_space(Space::Ample);
+        Ok(Space::Ample)
+    }
+
+    /// The next segment of at least that length. Waits for one that is being prepared.
+    pub(crate) fn take_prepared(&self, length: u64) -> Result<Segment<D::File>, StorageError> {
+        if let Some(segment) = self.pop_prepared(length) {
+            return Ok(segment);
+        }
+        let _busy = locked(&self.preparer.busy);
+        if let Some(segment) = self.pop_prepared(length) {
+            return Ok(segment);
+        }
+        let length = length
+            .max(self.options.segment_bytes)
+            .next_multiple_of(4096);
+        self.make(length).map_err(|error| {
+            if is_full(&error) {
+                self.room.set_space(Space::Full);
+                StorageError::Full
+            } else {
+                folder("preparing a segment", error)
+            }
+        })
+    }
+
+    /// A segment that was taken and not written to is the next again.
+    pub(crate) fn give_back(&self, segment: Segment<D::File>) {
+        let mut state = locked(&self.preparer.state);
+        state.ready.push_front(segment);
+        self.refresh_room(&state);
+    }
+
+    /// The checkpoints' reserve was used or has to grow.
+    pub(crate) fn reserve_later(&self) {
+        locked(&self.preparer.state).reserve_due = true;
+        self.preparer.wake.notify_one();
+    }
+
+    /// A sidecar is to be written for that segment.
+    pub(crate) fn describe_later(&self, segment: u64) {
+        locked(&self.preparer.state).sealed.push(segment);
+        self.preparer.wake.notify_one();
+    }
+
+    /// Sets free the files of segments that are in the directory no more.
+    pub(crate) fn recycle(&self, dead: Vec<Segment<D::File>>) -> io::Result<()> {
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let mut spares = Vec::new();
+        let kept = locked(&self.preparer.state).spares.len();
+        for Segment { id, length, .. } in dead {
+            let name = Name::Segment(id).to_string();
+            let room = kept + spares.len() < self.options.spare_segments_max;
+            if room && length == self.options.segment_bytes {
+                self.disk.rename(&name, &Name::Spare(id).to_string())?;
+                spares.push(id);
+            } else {
+                self.disk.remove(&name)?;
+            }
+            // Without its segment a sidecar is nothing; the next open removes it too.
+            drop(self.disk.remove(&Name::Directory(id).to_string()));
+            locked(&self.preparer.state)
+                .sealed
+                .retain(|sealed| *sealed != id);
+            self.counts.recycled();
+        }
+        // Only a durable name may be given away, or a crash brings the segment back with
+        // somebody else's bytes in it.
+        self.disk.sync_folder()?;
+        locked(&self.preparer.state).spares.extend(spares);
+        self.preparer.wake.notify_one();
+        Ok(())
+    }
+
+    /// What the preparing thread does until it is told to stop or the journal fails.
+    pub(crate) fn prepare_until_stopped(&self) {
+        loop {
+            let Ok(space) = self.prepare() else { return };
+            let state = locked(&self.preparer.state);
+            let count = self.options.prepared_segments;
+            let idle = |state: &mut State<D::File>| {
+                !state.stop
+                    && state.ready.len() >= count
+                    && state.sealed.is_empty()
+                    && !state.reserve_due
+            };
+            let state = if space == Space::Full && !state.stop {
+                let wait = self
+                    .preparer
+                    .wake
+                    .wait_timeout(state, self.options.full_retry);
+                wait.map_or_else(|error| error.into_inner().0, |(state, _)| state)
+            } else {
+                let wait = self.preparer.wake.wait_while(state, idle);
+                wait.unwrap_or_else(PoisonError::into_inner)
+            };
+            if state.stop {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn start_preparing(&self) {
+        locked(&self.preparer.state).stop = false;
+        self.preparer.background.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn stop_preparing(&self) {
+        locked(&self.preparer.state).stop = true;
+        self.preparer.background.store(false, Ordering::Release);
+        self.preparer.wake.notify_all();
+    }
+
+    fn pop_prepared(&self, length: u64) -> Option<Segment<D::File>> {
+        let mut state = locked(&self.preparer.state);
+        let at = state
+            .ready
+            .iter()
+            .position(|segment| segment.length >= length)?;
+        let segment = state.ready.remove(at);
+        self.refresh_room(&state);
+        self.preparer.wake.notify_one();
+        segment
+    }
+
+    /// Takes the prepared segments that recovery found into account.
+    pub(crate) fn refresh_prepared(&self) {
+        self.refresh_room(&locked(&self.preparer.state));
+    }
+
+    fn refresh_room(&self, state: &State<D::File>) {
+        self.room
+            .set_prepared(state.ready.iter().map(|segment| segment.length));
+    }
+
+    /// Writes the sidecars that are due. One that cannot be written is rebuilt at the next open.
+    fn describe_sealed(&self) {
+        for id in std::mem::take(&mut locked(&self.preparer.state).sealed) {
+            let encoded = reading(&self.directory)
+                .entry(id)
+                .map(|entry| sidecar::encode(id, entry.segment.salt, &entry.contents));
+            if let Some(bytes) = encoded {
+                drop(write_whole(
+                    &self.disk,
+                    &Name::Directory(id).to_string(),
+                    &[&bytes],
+                ));
+            }
+        }
+    }
+
+    /// Makes a segment of that length out of a spare one or of new space.
+    fn make(&self, length: u64) -> io::Result<Segment<D::File>> {
+        let (id, spare) = {
+            let mut state = locked(&self.preparer.state);
+            state.next_id += 1;
+            let spare = if length == self.options.segment_bytes {
+                state.spares.pop()
+            } else {
+                None
+            };
+            (state.next_id - 1, spare)
+        };
+        let header = SegmentHeader {
+            id,
+            salt: self.disk.entropy(),
+            length,
+            fresh: spare.is_none(),
+        };
+        let made = match spare {
+            Some(spare) => self.reuse(&Name::Spare(spare).to_string(), header),
+            None => self.create(header),
+        };
+        if let (Err(_), Some(spare)) = (&made, spare) {
+            locked(&self.preparer.state).spares.push(spare);
+        }
+        let file = Arc::new(made?);
+        self.counts.prepared();
+        Ok(Segment {
+            id,
+            salt: header.salt,
+            length,
+            file,
+        })
+    }
+
+    fn create(&self, header: SegmentHeader) -> io::Result<D::File> {
+        let temporary = temporary(&Name::Segment(header.id).to_string());
+        let created = self.disk.create(&temporary).and_then(|file| {
+            file.zero_fill(header.length)?;
+            self.name(file, &temporary, header)
+        });
+        if created.is_err() {
+            // The space is needed by others; a name left over is removed at the next open.
+            drop(self.disk.remove(&temporary));
+        }
+        created
+    }
+
+    fn reuse(&self, spare: &str, header: SegmentHeader) -> io::Result<D::File> {
+        let file = self.disk.open(spare)?;
+        self.name(file, spare, header)
+    }
+
+    fn name(&self, file: D::File, source: &str, header: SegmentHeader) -> io::Result<D::File> {
+        file.write_at(&header.encode(), 0)?;
+        file.sync_data()?;
+        self.disk
+            .rename(source, &Name::Segment(header.id).to_string())?;
+        self.disk.sync_folder()?;
+        Ok(file)
+    }
+}
+
+pub(crate) fn folder(what: &'static str, error: io::Error) -> StorageError {
+    StorageError::Folder {
+        what,
+        error: Arc::new(error),
+    }
+}

@@ -1,0 +1,173 @@
+//! What opening, verifying and repairing found. Plain data with a text for people.
+
+use std::fmt;
+
+use menzil_model::{Class, Position, ShardId};
+
+use crate::damage::Damage;
+
+/// What [`Journal::open`](crate::Journal::open) found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// Segments that hold records.
+    pub segments: u64,
+    /// How many of them had to be read.
+    pub segments_read: u64,
+    /// Checkpoints that were replayed.
+    pub checkpoints: Vec<(ShardId, u64)>,
+    /// Newer checkpoints that were damaged and passed over.
+    pub checkpoints_damaged: Vec<String>,
+    /// Records replayed.
+    pub records: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// What was cut off the end of the log.
+    pub torn: Option<TornTail>,
+    /// Records that are damaged or lost.
+    pub quarantined: Vec<Quarantined>,
+    /// Damage that cost no record.
+    pub harmless: Vec<Damage>,
+}
+
+impl fmt::Display for OpenReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} segments ({} read), {} checkpoints, {} records replayed ({} bytes)",
+            self.segments,
+            self.segments_read,
+            self.checkpoints.len(),
+            self.records,
+            self.bytes
+        )?;
+        for name in &self.checkpoints_damaged {
+            write!(f, "\n{name} is damaged, the one before it was used")?;
+        }
+        if let Some(torn) = &self.torn {
+            write!(f, "\n{torn}")?;
+        }
+        for quarantined in &self.quarantined {
+            write!(f, "\n{quarantined}")?;
+        }
+        for damage in &self.harmless {
+            write!(f, "\n{damage}; no record is lost by it")?;
+        }
+        Ok(())
+    }
+}
+
+/// The unfinished end of the log, which nobody was told was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TornTail {
+    /// Number in the segment's file name.
+    pub segment: u64,
+    /// Where the log ends.
+    pub offset: u64,
+    /// How many bytes were cut.
+    pub bytes: u64,
+}
+
+impl fmt::Display for TornTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            segment,
+            offset,
+            bytes,
+        } = self;
+        write!(
+            f,
+            "torn tail: {bytes} unconfirmed bytes cut from segment {segment} at byte {offset}"
+        )
+    }
+}
+
+/// A record that is damaged or lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// Its name.
+    pub position: Position,
+    /// What it was about, as far as it can be told.
+    pub class: Class,
+    /// What is wrong.
+    pub damage: Damage,
+}
+
+impl fmt::Display for Quarantined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} record {} quarantined: {}",
+            self.class, self.position, self.damage
+        )
+    }
+}
+
+/// What [`verify`](crate::verify) and [`repair`](crate::repair) found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Segments that hold records.
+    pub segments: u64,
+    /// Valid batches.
+    pub batches: u64,
+    /// Valid records.
+    pub records: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Records that an earlier repair took out.
+    pub dropped: u64,
+    /// Valid checkpoints.
+    pub checkpoints: Vec<(ShardId, u64)>,
+    /// Damaged checkpoints, by file name.
+    pub checkpoints_damaged: Vec<String>,
+    /// The unfinished end of the log.
+    pub torn: Option<TornTail>,
+    /// Records that are damaged or lost.
+    pub quarantined: Vec<Quarantined>,
+    /// Damage that cost no record.
+    pub harmless: Vec<Damage>,
+    /// What keeps the folder from being opened.
+    pub refusals: Vec<String>,
+    /// What a repair did, one line each.
+    pub actions: Vec<String>,
+}
+
+impl Report {
+    /// Whether nothing is wrong. A torn tail is not: it is how a crash looks.
+    pub fn is_sound(&self) -> bool {
+        self.checkpoints_damaged.is_empty()
+            && self.quarantined.is_empty()
+            && self.harmless.is_empty()
+            && self.refusals.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} segments, {} batches, {} records ({} bytes), {} dropped, {} checkpoints",
+            self.segments,
+            self.batches,
+            self.records,
+            self.bytes,
+            self.dropped,
+            self.checkpoints.len()
+        )?;
+        for name in &self.checkpoints_damaged {
+            write!(f, "\n{name} is damaged")?;
+        }
+        if let Some(torn) = &self.torn {
+            write!(f, "\n{torn}")?;
+        }
+        for quarantined in &self.quarantined {
+            write!(f, "\n{quarantined}")?;
+        }
+        for damage in &self.harmless {
+            write!(f, "\n{damage}; no record is lost by it")?;
+        }
+        for line in self.refusals.iter().chain(&self.actions) {
+            write!(f, "\n{line}")?;
+        }
+        Ok(())
+    }
+}
