@@ -16,6 +16,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the broker
     Server(ServerArguments),
+    /// Show the counters of a running server
+    Stats(StatsArguments),
+    /// Look at a data folder that no server runs on, and mend it
+    #[command(subcommand)]
+    Journal(JournalCommand),
     /// Make an entry for the users table of the settings file; the password is asked for, or
     /// read from standard input
     HashPassword(HashPasswordArguments),
@@ -54,4 +59,33 @@ pub(crate) struct HashPasswordArguments {
     /// A tag, such as administrator; may be given again
     #[arg(long = "tag", value_name = "TAG")]
     pub(crate) tags: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatsArguments {
+    /// The server's data folder
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    pub(crate) data_dir: PathBuf,
+    /// As one JSON object, instead of a line per number
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JournalCommand {
+    /// Read everything and say what is damaged; changes nothing
+    Verify {
+        /// The data folder
+        dir: PathBuf,
+    },
+    /// Print what is in it, record by record
+    Dump {
+        /// The data folder
+        dir: PathBuf,
+    },
+    /// Set damaged parts aside so that a server starts, and name what is lost
+    Repair {
+        /// The data folder
+        dir: PathBuf,
+    },
 }

@@ -2,7 +2,9 @@
 
 mod cli;
 mod hash_password;
+mod journal;
 mod server;
+mod stats;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -39,6 +41,8 @@ impl Failure {
 fn main() -> ExitCode {
     let done = match cli::Cli::parse().command {
         cli::Command::Server(arguments) => server::run(&arguments),
+        cli::Command::Stats(arguments) => stats::run(&arguments),
+        cli::Command::Journal(command) => journal::run(&command),
         cli::Command::HashPassword(arguments) => hash_password::run(&arguments),
     };
     match done {

@@ -1,6 +1,7 @@
 //! `menzil server`.
 
 use menzil_server::config::{self, Flag, Settings, Sources};
+use menzil_server::{Ready, Server};
 
 use crate::cli::ServerArguments;
 use crate::{Failure, print};
@@ -12,7 +13,21 @@ pub(crate) fn run(arguments: &ServerArguments) -> Result<(), Failure> {
         return Ok(());
     }
     menzil_server::log::init(settings.log_level, settings.log_format);
-    Ok(())
+    let server = Server::start(settings).map_err(Failure::new)?;
+    server.run(say_ready).map_err(Failure::new)
+}
+
+/// The one line on standard output, for scripts that wait for it.
+fn say_ready(ready: &Ready) {
+    let amqp = match ready.amqp {
+        Some(address) => address.to_string(),
+        None => "off".to_owned(),
+    };
+    print(&format!(
+        "menzil ready amqp={amqp} data={} version={}\n",
+        ready.data_dir.display(),
+        env!("CARGO_PKG_VERSION")
+    ));
 }
 
 fn settings(arguments: &ServerArguments) -> Result<Settings, Failure> {

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since 1970 that never go back while the process lives.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub(crate) struct Clock {
     started: Instant,
     started_ms: u64,
 }
 
 impl Clock {
     /// Reads the system's clock, once.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -23,17 +23,17 @@ impl Clock {
     }
 
     /// Now.
-    pub fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         self.started_ms.saturating_add(self.uptime_ms())
     }
 
     /// Milliseconds since the start.
-    pub fn uptime_ms(&self) -> u64 {
+    pub(crate) fn uptime_ms(&self) -> u64 {
         millis(self.started.elapsed())
     }
 
     /// The instant of a time of this clock; one long past is the start.
-    pub fn instant(&self, at_ms: u64) -> Instant {
+    pub(crate) fn instant(&self, at_ms: u64) -> Instant {
         let since = Duration::from_millis(at_ms.saturating_sub(self.started_ms));
         // Beyond what an instant can say is as good as never: a year.
         self.started
@@ -54,7 +54,10 @@ mod tests {
     fn instants_and_times_agree() {
         let clock = Clock::start();
         let now = clock.now_ms();
-        assert_eq!(clock.instant(now + 500) - clock.instant(now), Duration::from_millis(500));
+        assert_eq!(
+            clock.instant(now + 500) - clock.instant(now),
+            Duration::from_millis(500)
+        );
         assert_eq!(clock.instant(0), clock.started);
         assert!(clock.instant(u64::MAX) > clock.started);
     }

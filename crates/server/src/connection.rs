@@ -23,7 +23,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::Secret;
 use crate::driver::Node;
-use crate::driver::link::Link;
+use crate::driver::link::{Link, Refused};
 use crate::driver::shard_driver::Touched;
 use crate::log;
 
@@ -41,8 +41,8 @@ pub(crate) struct Connection {
     question: Option<Question>,
     /// Why the connection ends, once it does.
     end: Option<End>,
-    /// The shard knows the connection.
-    in_shard: bool,
+    /// The session was told that the socket is not read.
+    is_held: bool,
     assembling_bytes: u64,
     blocked_sent: bool,
 }
@@ -76,10 +76,10 @@ impl Connection {
         peer: SocketAddr,
     ) -> Self {
         let (reader, socket) = stream.into_split();
-        let outbound = Outbound::new(id, Arc::clone(&node.session), node.clock.now_ms());
+        let outbound = Outbound::new(node.clock.now_ms());
         let link = Arc::new(Link::new(id, peer, socket, outbound));
         node.links.lock().insert(id, Arc::clone(&link));
-        let inbound = Inbound::new(id, Arc::clone(&node.session), node.clock.now_ms());
+        let inbound = Inbound::new(Arc::clone(&node.session), id, node.clock.now_ms());
         Self {
             node: Arc::clone(node),
             link,
@@ -90,14 +90,17 @@ impl Connection {
             touched: Touched::new(),
             question: None,
             end: None,
-            in_shard: false,
+            is_held: false,
             assembling_bytes: 0,
             blocked_sent: false,
         }
     }
 
     pub(crate) async fn run(mut self) {
-        log::debug("connected", &[("connection", &self.link.id), ("peer", &self.link.peer)]);
+        log::debug(
+            "connected",
+            &[("connection", &self.link.id), ("peer", &self.link.peer)],
+        );
         let end = self.serve().await;
         self.leave();
         if let End::Closed(_) = end {
@@ -150,21 +153,34 @@ impl Connection {
     }
 
     fn deadline(&self) -> Instant {
-        let at_ms = self.inbound.deadline().unwrap_or(u64::MAX);
-        self.node.clock.instant(at_ms).into()
+        let inbound = self.inbound.deadline();
+        let outbound = self.link.outbound().heartbeat_due();
+        let at_ms = [inbound, outbound].into_iter().flatten().min();
+        self.node.clock.instant(at_ms.unwrap_or(u64::MAX)).into()
     }
 
-    /// False while what was read could not be taken further.
-    fn may_read(&self) -> bool {
-        let pending_max = self.node.settings.outbox_bytes_max.0
-            + 2 * self.node.settings.delivery_credit_bytes.0;
-        if self.link.pending_bytes.load(Ordering::Acquire) > pending_max {
+    /// False while what was read could not be taken further. Silence of a peer that is not
+    /// read means nothing.
+    fn may_read(&mut self) -> bool {
+        let may = self.has_room();
+        if may == self.is_held {
+            self.is_held = !may;
+            self.inbound.hold(self.node.clock.now_ms(), !may);
+        }
+        may
+    }
+
+    fn has_room(&self) -> bool {
+        let link = &self.link;
+        if link.pending_bytes.load(Ordering::Acquire) > self.node.outbox_bytes_max()
+            || link.parked.load(Ordering::Acquire)
+        {
             return false;
         }
-        if !self.link.publisher.load(Ordering::Relaxed) {
+        if !link.publisher.load(Ordering::Relaxed) {
             return true;
         }
-        !self.node.is_disk_full() && !self.node.hold_back(&self.link)
+        !self.node.is_disk_full() && !self.node.hold_back(link)
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -182,11 +198,32 @@ impl Connection {
     }
 
     fn take_in(&mut self, bytes: &[u8]) {
-        self.link.bytes_in.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        let now_ms = self.node.clock.now_ms();
-        self.inbound.receive(now_ms, bytes, &mut self.actions);
+        self.hear_refusals();
+        self.link
+            .bytes_in
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.receive(bytes);
         self.count_assembling();
+        if self.node.is_disk_full() {
+            self.tell_of_the_disk();
+        }
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
+        let now_ms = self.node.clock.now_ms();
+        self.inbound
+            .receive(now_ms, bytes, &mut entropy, &mut self.actions);
         self.carry_out();
+    }
+
+    /// What the shard refused since the last input, by whoever's hand.
+    fn hear_refusals(&mut self) {
+        for refused in self.link.take_refusals() {
+            match refused {
+                Refused::Channel(channel) => self.inbound.channel_refused(channel),
+                Refused::Connection => self.inbound.connection_refused(),
+            }
+        }
     }
 
     /// Everything that one read brought, in order, holding the shard once.
@@ -202,24 +239,26 @@ impl Connection {
                 Action::Command(command) => {
                     let Some(shard) = link.shard() else { continue };
                     let batch = batch.get_or_insert_with(|| {
-                        let mut batch = shard.batch(&node, &mut touched);
-                        batch.give_back(&link);
+                        let mut batch = shard.batch(&node);
+                        batch.give_back(&link, &mut touched);
                         batch
                     });
                     match &command {
                         Command::ConnectionOpened { .. } => {
-                            self.in_shard = true;
                             batch.enter(&link);
                         }
-                        Command::Request { request: Request::Publish(_), .. } => {
+                        Command::Request {
+                            request: Request::Publish(_),
+                            ..
+                        } => {
                             link.publisher.store(true, Ordering::Relaxed);
                         }
                         _ => {}
                     }
                     let last = matches!(command, Command::ConnectionClosed { .. });
-                    batch.execute(command);
+                    batch.execute(command, &mut touched);
+                    batch.park(&link);
                     if last {
-                        self.in_shard = false;
                         batch.leave(link.id);
                     }
                 }
@@ -232,7 +271,9 @@ impl Connection {
                     self.question = Some(Question::Login { user, password });
                 }
                 Action::Open { vhost } => {
-                    self.question = Some(Question::Open { virtual_host: vhost });
+                    self.question = Some(Question::Open {
+                        virtual_host: vhost,
+                    });
                 }
                 Action::Close { reason } => self.end = Some(End::Closed(reason)),
             }
@@ -253,10 +294,19 @@ impl Connection {
         self.touched = touched;
     }
 
-    /// Somebody woke the task: the socket is full or broken, or reading may go on.
+    /// Somebody woke the task: the socket is full or broken, something was refused or failed,
+    /// or reading may go on.
     fn look_around(&mut self) {
         if self.link.broken.load(Ordering::Acquire) {
             self.end = Some(End::PeerGone("writing to the socket failed".to_owned()));
+            return;
+        }
+        self.hear_refusals();
+        let failure = self.link.outbound().failure().cloned();
+        if let Some(violation) = failure {
+            let now_ms = self.node.clock.now_ms();
+            self.inbound.fail(now_ms, violation, &mut self.actions);
+            self.carry_out();
         }
         self.tell_of_the_disk();
     }
@@ -269,7 +319,9 @@ impl Connection {
         }
         self.blocked_sent = blocked;
         self.actions.push(Action::Send(if blocked {
-            Outgoing::Blocked { reason: Name::from("low on disk") }
+            Outgoing::Blocked {
+                reason: Name::from("low on disk"),
+            }
         } else {
             Outgoing::Unblocked
         }));
@@ -278,29 +330,28 @@ impl Connection {
 
     fn on_time(&mut self) {
         let now_ms = self.node.clock.now_ms();
-        if !self.may_read() {
-            // Its bytes may lie in the socket unread: silence is ours, not the peer's.
-            self.inbound.receive(now_ms, &[], &mut self.actions);
-        }
         self.inbound.timeout(now_ms, &mut self.actions);
+        self.link.outbound().heartbeat(now_ms);
         self.carry_out();
+        self.flush();
     }
 
     fn on_stop(&mut self) {
         let now_ms = self.node.clock.now_ms();
-        self.inbound.close(now_ms, &mut self.actions);
+        self.inbound.close(now_ms, STOP_TEXT, &mut self.actions);
         self.carry_out();
     }
 
+    /// Answers the session, which then goes on with the input that it kept meanwhile.
     async fn answer(&mut self, question: Question) {
-        let now_ms = self.node.clock.now_ms();
         match question {
             Question::Login { user, password } => {
                 let Some(verdict) = self.check_login(&user, password).await else {
                     return self.on_time();
                 };
                 let now_ms = self.node.clock.now_ms();
-                self.inbound.authenticated(now_ms, verdict, &mut self.actions);
+                self.inbound
+                    .authenticated(now_ms, verdict, &mut self.actions);
             }
             Question::Open { virtual_host } => {
                 let verdict = match self.node.shards.get(&virtual_host) {
@@ -310,10 +361,11 @@ impl Connection {
                     }
                     None => Err(OpenError::NotFound),
                 };
+                let now_ms = self.node.clock.now_ms();
                 self.inbound.opened(now_ms, verdict, &mut self.actions);
             }
         }
-        self.carry_out();
+        self.receive(&[]);
     }
 
     /// `None` where the handshake took too long meanwhile.
@@ -321,7 +373,7 @@ impl Connection {
         &mut self,
         user: &[u8],
         password: Secret,
-    ) -> Option<Result<(), AuthError>> {
+    ) -> Option<Result<Name, AuthError>> {
         let login = self.node.users.login(user, password, self.link.peer.ip());
         let verdict = tokio::time::timeout_at(self.deadline(), login).await.ok()?;
         self.user = Name::cut(user);
@@ -336,7 +388,10 @@ impl Connection {
                 ],
             );
         }
-        Some(verdict.map_err(AuthError::from))
+        Some(match verdict {
+            Ok(()) => Ok(self.user.clone()),
+            Err(refused) => Err(refused.into()),
+        })
     }
 
     /// Keeps the sum of half-received messages of all connections bounded.
@@ -361,12 +416,12 @@ impl Connection {
 
     /// The connection is over: what it held goes back, if the shard does not know yet.
     fn leave(&mut self) {
-        self.node
-            .assembling_bytes
-            .fetch_sub(std::mem::take(&mut self.assembling_bytes), Ordering::Relaxed);
-        if self.in_shard {
-            let connection = self.link.id;
-            self.actions.push(Action::Command(Command::ConnectionClosed { connection }));
+        self.node.assembling_bytes.fetch_sub(
+            std::mem::take(&mut self.assembling_bytes),
+            Ordering::Relaxed,
+        );
+        if let Some(command) = self.inbound.disconnected() {
+            self.actions.push(Action::Command(command));
             self.carry_out();
         }
     }
@@ -437,6 +492,15 @@ impl From<crate::LoginRefused> for AuthError {
     }
 }
 
+/// Randomness for the names that the shard generates.
+fn entropy() -> u128 {
+    let mut bytes = [0; 16];
+    // The system has randomness, or it would have had none for the passwords at the start.
+    let _ = getrandom::fill(&mut bytes);
+    u128::from_ne_bytes(bytes)
+}
+
+const STOP_TEXT: &str = "broker forced connection closure with reason 'shutdown'";
 const READ_BYTES: usize = 64 * 1024;
 const LINGER_MAX: Duration = Duration::from_secs(30);
 const DISCARD_MAX: Duration = Duration::from_secs(1);

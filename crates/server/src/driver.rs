@@ -16,11 +16,12 @@ pub(crate) mod timer;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use menzil_core::{Command, Log};
-use menzil_journal::{Journal, OsDisk, Space};
-use menzil_model::{ConnectionId, Fact, Map, Name, Position, ShardId};
-use parking_lot::Mutex;
+use menzil_core::{Command, Log, Request};
+use menzil_journal::{Journal, OsDisk};
+use menzil_model::{ConnectionId, Fact, Map, Name, ShardId};
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
@@ -32,6 +33,8 @@ use link::Link;
 use shard_driver::{ShardDriver, Touched};
 
 pub(crate) use commit::commit_loop;
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The exit code of a node that stopped because its disk, or its own state, cannot be trusted.
 pub const EXIT_STORAGE: i32 = 70;
@@ -52,6 +55,9 @@ pub(crate) struct Node {
     pub(crate) assembling_bytes: AtomicU64,
     /// Publishers that wait until less is on its way to the disk.
     pub(crate) held_back: Mutex<Vec<Arc<Link>>>,
+    /// Notified after each commit.
+    pub(crate) committed: Mutex<()>,
+    pub(crate) commits: Condvar,
     /// The disk has no room for more messages.
     pub(crate) disk_full: AtomicBool,
     /// True once the server stops.
@@ -59,17 +65,6 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn committed(&self, shard: &ShardDriver) -> u64 {
-        self.journal.committed(shard.id)
-    }
-
-    pub(crate) fn log(&self, shard: ShardId) -> ShardLog<'_> {
-        ShardLog {
-            journal: &self.journal,
-            shard,
-        }
-    }
-
     /// Flushes every link of the list, and tells shards of the room that deliveries left,
     /// until nobody has anything to send.
     pub(crate) fn flush(&self, touched: &mut Touched) {
@@ -86,11 +81,36 @@ impl Node {
             return;
         }
         if let Some(shard) = link.shard() {
-            shard.batch(self, touched).execute(Command::Drained {
-                connection: link.id,
-                bytes,
-            });
+            let connection = link.id;
+            let drained = Command::Drained { connection, bytes };
+            shard.batch(self).execute(drained, touched);
         }
+    }
+
+    /// Waits until the index is on disk. Not for tasks.
+    pub(crate) fn wait_committed(&self, shard: &ShardDriver, index: u64) {
+        let mut committed = self.committed.lock();
+        while shard.marks.committed() < index {
+            self.commits.wait_for(&mut committed, LOOK_EVERY);
+        }
+    }
+
+    /// True where the publisher is to wait until the journal has caught up; it will be woken.
+    pub(crate) fn hold_back(&self, link: &Arc<Link>) -> bool {
+        if !self.is_journal_behind() {
+            return false;
+        }
+        if !link.held_back.swap(true, Ordering::AcqRel) {
+            self.held_back.lock().push(Arc::clone(link));
+        }
+        // It may have caught up before the link was in the list.
+        self.is_journal_behind()
+    }
+
+    /// Encoded bytes that wait for a socket, past which its connection is not read: replies
+    /// that nobody reads, on top of the deliveries that credit allows.
+    pub(crate) fn outbox_bytes_max(&self) -> u64 {
+        self.settings.outbox_bytes_max.0 + 2 * self.settings.delivery_credit_bytes.0
     }
 
     /// True where so much waits for the disk that publishers should not be read.
@@ -103,27 +123,63 @@ impl Node {
     }
 }
 
-/// A shard's way into the journal.
+/// A shard's way into the journal, for one batch: the journal's backlog is locked with the
+/// first append and let go at the end.
 pub(crate) struct ShardLog<'a> {
     journal: &'a Journal<OsDisk>,
     shard: ShardId,
+    batch: Option<menzil_journal::Batch<'a>>,
+    /// Bytes that the command at hand may want to append.
+    wants_bytes: u64,
 }
+
+impl<'a> ShardLog<'a> {
+    pub(crate) fn new(journal: &'a Journal<OsDisk>, shard: ShardId) -> Self {
+        Self {
+            journal,
+            shard,
+            batch: None,
+            wants_bytes: 0,
+        }
+    }
+
+    /// Looks how much room the command needs.
+    fn next_is(&mut self, command: &Command) {
+        self.wants_bytes = match command {
+            Command::Request {
+                request: Request::Publish(publish),
+                ..
+            } => {
+                let body: usize = publish.body.iter().map(bytes::Bytes::len).sum();
+                (body + publish.properties.len()) as u64 + RECORD_OVERHEAD_BYTES
+            }
+            _ => RECORD_OVERHEAD_BYTES,
+        };
+    }
+
+    fn batch(&mut self) -> &mut menzil_journal::Batch<'a> {
+        self.batch.get_or_insert_with(|| self.journal.batch())
+    }
+}
+
+/// More than envelope, entries and headers of a record take.
+const RECORD_OVERHEAD_BYTES: u64 = 4096;
 
 impl Log for ShardLog<'_> {
     fn append(&mut self, fact: &Fact) -> u64 {
-        self.journal
-            .append(self.shard, fact.class(), |bytes| fact.encode(bytes))
-            .index
+        let shard = self.shard;
+        let encode = |bytes: &mut Vec<u8>| fact.encode(bytes);
+        self.batch().append(shard, fact.class(), encode).index
     }
 
     fn append_lazy(&mut self, fact: &Fact) -> u64 {
-        self.journal
-            .append_lazy(self.shard, fact.class(), |bytes| fact.encode(bytes))
-            .index
+        let shard = self.shard;
+        let encode = |bytes: &mut Vec<u8>| fact.encode(bytes);
+        self.batch().append_lazy(shard, fact.class(), encode).index
     }
 
     fn has_room(&self) -> bool {
-        self.journal.space() != Space::Full
+        self.journal.has_room(self.wants_bytes)
     }
 }
 

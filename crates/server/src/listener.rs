@@ -58,14 +58,20 @@ fn admit(node: &Arc<Node>, stream: TcpStream, peer: SocketAddr) {
         if refused.is_multiple_of(LOG_EVERY) {
             log::warn(
                 "connection refused: there are as many as connections_max allows",
-                &[("peer", &peer), ("connections_max", &node.settings.connections_max)],
+                &[
+                    ("peer", &peer),
+                    ("connections_max", &node.settings.connections_max),
+                ],
             );
         }
         return;
     }
     // Frames are written as batches already; waiting for more would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
-        log::debug("connection lost at once", &[("peer", &peer), ("why", &error)]);
+        log::debug(
+            "connection lost at once",
+            &[("peer", &peer), ("why", &error)],
+        );
         return;
     }
     let connection = connection::Connection::new(node, ConnectionId(number), stream, peer);

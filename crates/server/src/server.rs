@@ -133,15 +133,30 @@ impl Server {
         let socket = runtime.block_on(async {
             let mut stop = Signals::new()?;
             let statistics = stats::Socket::bind(&node.settings.data_dir);
-            let address = amqp.as_ref().and_then(|listener| listener.local_addr().ok());
+            let address = amqp
+                .as_ref()
+                .and_then(|listener| listener.local_addr().ok());
             let mut tasks = background_tasks(&node);
             if let Some(listener) = amqp {
-                tasks.push(tokio::spawn(listener::accept_loop(Arc::clone(&node), listener)));
+                tasks.push(tokio::spawn(listener::accept_loop(
+                    Arc::clone(&node),
+                    listener,
+                )));
             }
             let path = statistics.as_ref().map(stats::Socket::path);
             if let Some(statistics) = statistics {
                 tasks.push(tokio::spawn(statistics.serve(Arc::clone(&node))));
             }
+            log::info(
+                "listening",
+                &[
+                    ("protocol", &"amqp 0-9-1"),
+                    (
+                        "address",
+                        &address.map_or_else(|| "off".to_owned(), |a| a.to_string()),
+                    ),
+                ],
+            );
             ready(&Ready {
                 amqp: address,
                 data_dir: node.settings.data_dir.clone(),
@@ -206,11 +221,12 @@ fn open_journal(
     recovery: &mut Recovery,
 ) -> Result<Journal<OsDisk>, StartError> {
     let path = &settings.data_dir;
-    let error = |what: &dyn fmt::Display| {
-        StartError(format!("data folder {}: {what}", path.display()))
-    };
+    let error =
+        |what: &dyn fmt::Display| StartError(format!("data folder {}: {what}", path.display()));
     let disk = OsDisk::new(path).map_err(|e| {
-        error(&format_args!("cannot open it: {e}; set data_dir to a folder that can be written"))
+        error(&format_args!(
+            "cannot open it: {e}; set data_dir to a folder that can be written"
+        ))
     })?;
     let journal = Journal::open(disk, journal_options(settings), recovery);
     journal.map_err(|e| match e {
@@ -239,11 +255,18 @@ fn start_shards(
     let recovered = recovery.finish(&configured);
     let took_ms = clock.uptime_ms();
     for mut one in recovered {
-        one.shard
-            .start(clock.now_ms(), &one.name, &mut crate::driver::ShardLog::new(journal, one.id));
+        one.shard.start(
+            clock.now_ms(),
+            &one.name,
+            &mut crate::driver::ShardLog::new(journal, one.id),
+        );
         let objects = one.shard.summary();
         log::info(
-            if one.is_new { "virtual host created" } else { "virtual host recovered" },
+            if one.is_new {
+                "virtual host created"
+            } else {
+                "virtual host recovered"
+            },
             &[
                 ("name", &one.name),
                 ("exchanges", &objects.exchanges),
@@ -269,10 +292,16 @@ fn start_shards(
         ],
     );
     if let Some(torn) = &report.torn {
-        log::info("the last write before the crash was cut off", &[("what", torn)]);
+        log::info(
+            "the last write before the crash was cut off",
+            &[("what", torn)],
+        );
     }
     for name in &report.checkpoints_damaged {
-        log::warn("a checkpoint is damaged, an older one was used", &[("file", name)]);
+        log::warn(
+            "a checkpoint is damaged, an older one was used",
+            &[("file", name)],
+        );
     }
     for damage in &report.harmless {
         log::warn("damage that cost no record", &[("what", damage)]);
@@ -284,7 +313,9 @@ impl Threads {
     fn start(node: &Arc<Node>) -> io::Result<Self> {
         let spawn = |name: &str, work: Box<dyn FnOnce(Arc<Node>) + Send>| {
             let node = Arc::clone(node);
-            thread::Builder::new().name(name.to_owned()).spawn(move || work(node))
+            thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(move || work(node))
         };
         let (stop_checkpointer, stopped) = mpsc::channel();
         Ok(Self {
@@ -372,7 +403,10 @@ async fn stop_serving(node: &Node, tasks: Vec<JoinHandle<()>>) {
     let patience = Duration::from_secs(node.settings.stop_seconds);
     if tokio::time::timeout(patience, waiting).await.is_err() {
         let left = node.links.lock().len();
-        log::warn("connections did not close in time", &[("connections", &left)]);
+        log::warn(
+            "connections did not close in time",
+            &[("connections", &left)],
+        );
     }
 }
 

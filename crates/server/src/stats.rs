@@ -134,17 +134,16 @@ fn all(node: &Node) -> Value {
             "checkpoints": journal.checkpoints,
             "pending_bytes": node.journal.pending_bytes(),
         },
-        "virtual_hosts": node.shards.values().map(|shard| of_shard(node, shard)).collect::<Vec<_>>(),
+        "virtual_hosts": node.shards.values().map(|shard| of_shard(shard)).collect::<Vec<_>>(),
     })
 }
 
-fn of_shard(node: &Node, shard: &ShardDriver) -> Value {
-    let (objects, counters, queues) =
-        shard.look(|state| (state.summary(), state.counters(), state.queues()));
+fn of_shard(shard: &ShardDriver) -> Value {
+    let (objects, counters, queues) = shard.numbers();
     json!({
         "name": shard.name.to_string(),
-        "appended": node.journal.appended(shard.id),
-        "committed": node.journal.committed(shard.id),
+        "appended": shard.marks.appended(),
+        "committed": shard.marks.committed(),
         "exchanges": objects.exchanges,
         "queues_count": objects.queues,
         "bindings": objects.bindings,

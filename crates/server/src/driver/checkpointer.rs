@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Node;
 use super::recovery::write_checkpoint_fact;
 use super::shard_driver::ShardDriver;
-use super::{Node, stop_node};
 use crate::log;
 
 /// When the last checkpoint of all shards was made.
@@ -55,19 +55,12 @@ pub(crate) fn checkpoint_all(node: &Node) {
 
 /// The state is frozen while the shard is held, as bytes; writing them holds nobody.
 fn checkpoint(node: &Node, shard: &ShardDriver) -> Result<(), String> {
-    let (index, payload, mut live) = shard.look(|state| {
-        let mut payload = Vec::new();
-        state.checkpoint(&mut |fact| write_checkpoint_fact(fact, &mut payload));
-        let live: Vec<u64> = state.live().collect();
-        (node.journal.appended(shard.id), payload, live)
-    });
-    live.sort_unstable();
-    live.dedup();
-    if let Err(error) = node.journal.wait_committed(shard.id, index) {
-        stop_node(&error.to_string());
-    }
+    let mut payload = Vec::new();
+    let (index, live) =
+        shard.checkpoint(node, &mut |fact| write_checkpoint_fact(fact, &mut payload));
+    node.wait_committed(shard, index);
     node.journal
-        .install_checkpoint(shard.id, index, &payload, live)
+        .install_checkpoint(shard.id, index, &[&payload], live.into_iter())
         .map_err(|error| error.to_string())
 }
 

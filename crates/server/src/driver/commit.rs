@@ -1,6 +1,7 @@
 //! The journal's thread: after each sync, what waited for it goes out.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use menzil_journal::StorageError;
 
@@ -20,6 +21,8 @@ pub(crate) fn commit_loop(node: &Arc<Node>) {
         }
         node.flush(&mut released);
         node.let_publishers_go_on();
+        drop(node.committed.lock());
+        node.commits.notify_all();
     });
     match done {
         Ok(()) | Err(StorageError::Closed) => {}
@@ -34,6 +37,7 @@ impl Node {
             return;
         }
         for link in self.held_back.lock().drain(..) {
+            link.held_back.store(false, Ordering::Release);
             link.wake.notify_one();
         }
     }

@@ -86,10 +86,9 @@ pub(crate) fn fetch_loop(node: &Node) {
                 None
             }
         };
-        shard.batch(node, &mut touched).execute(Command::Fetched {
-            index: fetch.index,
-            message,
-        });
+        let index = fetch.index;
+        let fetched = Command::Fetched { index, message };
+        shard.batch(node).execute(fetched, &mut touched);
         node.flush(&mut touched);
     }
 }

@@ -4,13 +4,12 @@
 //! takes no more. Lock order: shard, then outbound, then the shard's list of those that wait.
 //! Nothing here is held across an await.
 
-use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use menzil_amqp::Outbound;
-use menzil_model::ConnectionId;
+use menzil_model::{ChannelId, ConnectionId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
@@ -42,9 +41,23 @@ pub(crate) struct Link {
     pub(crate) publisher: AtomicBool,
     /// Wakes the own task.
     pub(crate) wake: Notify,
+    /// A channel of it waits for the journal: it is not read.
+    pub(crate) parked: AtomicBool,
+    /// It is in the list of publishers that wait until the journal has caught up.
+    pub(crate) held_back: AtomicBool,
+    /// What the shard refused, for the receiving side to hear before its next input.
+    refusals: Mutex<Vec<Refused>>,
+    has_refusals: AtomicBool,
     shard: OnceLock<Arc<ShardDriver>>,
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
+}
+
+/// What a refusal ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Refused {
+    Channel(ChannelId),
+    Connection,
 }
 
 impl Link {
@@ -68,6 +81,10 @@ impl Link {
             drained: AtomicU64::new(0),
             publisher: AtomicBool::new(false),
             wake: Notify::new(),
+            parked: AtomicBool::new(false),
+            held_back: AtomicBool::new(false),
+            refusals: Mutex::default(),
+            has_refusals: AtomicBool::new(false),
             shard: OnceLock::new(),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
@@ -113,6 +130,20 @@ impl Link {
         self.drained.swap(0, Ordering::AcqRel)
     }
 
+    /// The shard refused a request: its own task is to hear of it.
+    pub(crate) fn refused(&self, refused: Refused) {
+        self.refusals.lock().push(refused);
+        self.has_refusals.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn take_refusals(&self) -> Vec<Refused> {
+        if !self.has_refusals.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *self.refusals.lock())
+    }
+
     /// From the journal's list of those that wait: it is in the list no more.
     pub(crate) fn released(&self) {
         self.waits.store(false, Ordering::Release);
@@ -121,44 +152,44 @@ impl Link {
     fn pump(self: &Arc<Self>, node: &Node) {
         let mut outbound = self.outbound.lock();
         if let Some(shard) = self.shard() {
-            self.wait_for_commit(node, shard, &mut outbound);
+            self.release(shard, &mut outbound);
         }
-        let mut room = !self.broken.load(Ordering::Acquire);
-        while room && outbound.ready() {
-            room = self.write(&mut outbound);
+        outbound.flush();
+        while !self.broken.load(Ordering::Acquire) && self.write(node, &mut outbound) {}
+        let pending = outbound.pending_bytes() as u64;
+        let failed = outbound.failure().is_some();
+        drop(outbound);
+        let before = self.pending_bytes.swap(pending, Ordering::AcqRel);
+        let most = node.outbox_bytes_max();
+        if failed || before > most && pending <= most {
+            self.wake.notify_one();
         }
-        let pending = outbound.pending_bytes();
-        self.pending_bytes.store(pending, Ordering::Release);
     }
 
     /// Releases what is committed. What still waits is entered in the list first and the mark
     /// read again after, so that a commit in between is either seen here or finds the entry.
-    fn wait_for_commit(
-        self: &Arc<Self>,
-        node: &Node,
-        shard: &ShardDriver,
-        outbound: &mut Outbound,
-    ) {
-        if outbound.waits_for().is_none() {
-            return;
-        }
-        outbound.committed(node.committed(shard));
+    fn release(self: &Arc<Self>, shard: &ShardDriver, outbound: &mut Outbound) {
+        outbound.committed(shard.marks.committed());
         if outbound.waits_for().is_some() && !self.waits.swap(true, Ordering::AcqRel) {
             shard.waiting.lock().push(Arc::clone(self));
-            outbound.committed(node.committed(shard));
+            outbound.committed(shard.marks.committed());
         }
     }
 
-    /// One write; false where the socket takes no more.
-    fn write(&self, outbound: &mut Outbound) -> bool {
-        let mut slices = [IoSlice::new(&[]); SLICES];
-        let count = outbound.transmit(&mut slices);
-        let slices = slices.get(..count).unwrap_or_default();
-        match self.socket.try_write_vectored(slices) {
-            Ok(written) => {
-                let drained = outbound.advance(written);
+    /// One write; false where there is nothing to write or the socket takes no more.
+    fn write(&self, node: &Node, outbound: &mut Outbound) -> bool {
+        let mut slices = Vec::new();
+        outbound.transmit(&mut slices);
+        if slices.is_empty() {
+            return false;
+        }
+        let written = self.socket.try_write_vectored(&slices);
+        drop(slices);
+        match written {
+            Ok(count) => {
+                let drained = outbound.advance(node.clock.now_ms(), count);
                 self.drained.fetch_add(drained, Ordering::AcqRel);
-                self.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
+                self.bytes_out.fetch_add(count as u64, Ordering::Relaxed);
                 true
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -176,6 +207,3 @@ impl Link {
         }
     }
 }
-
-/// Slices of one vectored write.
-const SLICES: usize = 64;

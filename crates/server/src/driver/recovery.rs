@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use menzil_core::{Shard, ShardSettings};
-use menzil_journal::{Quarantined, Replay};
+use menzil_journal::{Damage, Replay};
 use menzil_model::fact::Content;
 use menzil_model::wire::Reader;
 use menzil_model::{Class, Fact, Name, Position, ShardId};
@@ -97,9 +97,13 @@ impl Replay for Recovery {
         Ok(())
     }
 
-    fn quarantined(&mut self, quarantined: &Quarantined) {
+    fn quarantined(&mut self, position: Position, class: Class, what: &Damage) {
         self.quarantined += 1;
-        log::error("a record is damaged and set aside", &[("what", quarantined)]);
+        let class = format!("{class:?}");
+        log::error(
+            "a record is damaged and set aside",
+            &[("record", &position), ("class", &class), ("what", what)],
+        );
     }
 }
 

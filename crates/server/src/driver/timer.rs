@@ -27,8 +27,8 @@ pub(crate) async fn timer_loop(node: Arc<Node>, shard: Arc<ShardDriver>) {
 /// Returns when to look again.
 fn do_what_is_due(node: &Node, shard: &ShardDriver) -> u64 {
     let mut touched = Touched::new();
-    let mut batch = shard.batch(node, &mut touched);
-    batch.expire();
+    let mut batch = shard.batch(node);
+    batch.expire(&mut touched);
     let due_ms = batch.deadline();
     drop(batch);
     node.flush(&mut touched);
