@@ -120,6 +120,7 @@ impl MemoryDisk {
     }
 
     /// A copy that shares nothing with this one, with all handles and locks dead.
+    #[must_use]
     pub fn fork(&self) -> Self {
         let mut state = self.state().clone();
         state.restart();
