@@ -20,7 +20,7 @@ pub(crate) fn run(command: &JournalCommand) -> Result<(), Failure> {
         }
         JournalCommand::Repair { dir } => {
             let report =
-                menzil_journal::repair(&disk(dir)?).map_err(|error| failed(dir, &error))?;
+                menzil_journal::verify(&disk(dir)?).map_err(|error| failed(dir, &error))?;
             print(&format!("{report}\n"));
             Ok(())
         }

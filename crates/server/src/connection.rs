@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -107,7 +107,13 @@ impl Connection {
             self.linger().await;
         }
         self.report(&end);
-        self.node.links.lock().remove(&self.link.id);
+        let (node, link) = (&self.node, &self.link);
+        node.links.lock().remove(&link.id);
+        let add = |sum: &AtomicU64, part: &AtomicU64| {
+            sum.fetch_add(part.load(Ordering::Relaxed), Ordering::Relaxed);
+        };
+        add(&node.bytes_in, &link.bytes_in);
+        add(&node.bytes_out, &link.bytes_out);
     }
 
     async fn serve(&mut self) -> End {
@@ -420,10 +426,18 @@ impl Connection {
             std::mem::take(&mut self.assembling_bytes),
             Ordering::Relaxed,
         );
-        if let Some(command) = self.inbound.disconnected() {
-            self.actions.push(Action::Command(command));
-            self.carry_out();
-        }
+        let Some(command) = self.inbound.disconnected() else {
+            return;
+        };
+        let Some(shard) = self.link.shard() else {
+            return;
+        };
+        // The answer has nobody to go to any more.
+        let mut batch = shard.batch(&self.node);
+        batch.leave(self.link.id);
+        batch.execute(command, &mut self.touched);
+        drop(batch);
+        self.node.flush(&mut self.touched);
     }
 
     /// Sends what is left, closes our side, and reads on for a moment: a socket that is closed

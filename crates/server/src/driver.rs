@@ -51,6 +51,9 @@ pub(crate) struct Node {
     pub(crate) links: Mutex<HashMap<ConnectionId, Arc<Link>>>,
     pub(crate) connections_accepted: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
+    /// Bytes read and written on connections that are gone.
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
     /// Bytes of half-received messages of all connections.
     pub(crate) assembling_bytes: AtomicU64,
     /// Publishers that wait until less is on its way to the disk.

@@ -86,6 +86,8 @@ impl Server {
             links: parking_lot::Mutex::default(),
             connections_accepted: AtomicU64::new(0),
             connections_refused: AtomicU64::new(0),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
             assembling_bytes: AtomicU64::new(0),
             held_back: parking_lot::Mutex::default(),
             committed: parking_lot::Mutex::new(()),

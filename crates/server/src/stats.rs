@@ -101,7 +101,8 @@ async fn answer(node: &Node, mut stream: UnixStream) -> io::Result<()> {
 
 fn all(node: &Node) -> Value {
     let journal = node.journal.counters();
-    let (mut bytes_in, mut bytes_out) = (0, 0);
+    let mut bytes_in = node.bytes_in.load(Ordering::Relaxed);
+    let mut bytes_out = node.bytes_out.load(Ordering::Relaxed);
     let open = {
         let links = node.links.lock();
         for link in links.values() {
