@@ -105,6 +105,54 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
                 ]),
             )
         }
+        Refusal::InvalidProperty { object, property } => (
+            Code::PreconditionFailed,
+            join(&[
+                b"invalid property '",
+                property.as_bytes(),
+                b"' for ",
+                &named(object),
+            ]),
+        ),
+        Refusal::InvalidType {
+            object,
+            argument,
+            kind,
+        } => {
+            let what = join(&[b"'", argument.as_bytes(), b"' in ", &named(object)]);
+            (
+                Code::PreconditionFailed,
+                join(&[b"invalid type '", kind.as_bytes(), b"' for arg ", &what]),
+            )
+        }
+        Refusal::ArgumentOfOtherType {
+            object,
+            argument,
+            kind,
+        } => {
+            let what = join(&[b"'", argument.as_bytes(), b"' for ", &named(object)]);
+            let kind = format!(" of queue type rabbit_{kind}_queue");
+            (
+                Code::PreconditionFailed,
+                join(&[b"invalid arg ", &what, kind.as_bytes()]),
+            )
+        }
+        Refusal::ServerNamed { kind } => failed(format!(
+            "Cannot declare a server-named queue for type rabbit_{kind}_queue"
+        )),
+        Refusal::UserId { given, user } => (
+            Code::PreconditionFailed,
+            join(&[
+                b"user_id property set to '",
+                given.as_bytes(),
+                b"' but authenticated user was '",
+                user.as_bytes(),
+                b"'",
+            ]),
+        ),
+        Refusal::InvalidMatchType { kind, value } => failed(format!(
+            "Invalid x-match field type {kind} (value {value}); expected longstr"
+        )),
         Refusal::InvalidMatch { value } => failed(format!(
             "Invalid x-match field value {value}; expected all, any, all-with-x, or any-with-x"
         )),

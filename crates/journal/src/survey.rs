@@ -244,7 +244,9 @@ fn survey_segment<D: Disk>(disk: &D, id: u64) -> io::Result<Surveyed<D::File>> {
         fresh: header.is_some_and(|header| header.fresh),
         headless: header.is_none(),
         first: first.filter(|first| first.offset == segment::HEADER_BYTES),
-        number: number.or_else(|| first.map(|first| first.number)).unwrap_or(0),
+        number: number
+            .or_else(|| first.map(|first| first.number))
+            .unwrap_or(0),
         contents,
     })
 }

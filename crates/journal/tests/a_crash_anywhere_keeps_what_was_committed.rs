@@ -45,7 +45,15 @@ impl World {
         let disk = MemoryDisk::new(seed);
         let twins = (1..=3).map(|shard| (shard, Twin::default())).collect();
         let journal = None;
-        Self { random, disk, options, journal, twins, checkpoints: 0, crashes: 0 }
+        Self {
+            random,
+            disk,
+            options,
+            journal,
+            twins,
+            checkpoints: 0,
+            crashes: 0,
+        }
     }
 
     fn run(&mut self, operations: u64) {
@@ -68,7 +76,10 @@ impl World {
                     true
                 }
                 17 => false,
-                _ => self.journal.as_ref().is_none_or(|journal| journal.prepare().is_ok()),
+                _ => self
+                    .journal
+                    .as_ref()
+                    .is_none_or(|journal| journal.prepare().is_ok()),
             };
             if !done {
                 self.stop();
@@ -90,8 +101,8 @@ impl World {
                 _ => self.random.below(100),
             };
             let payload: Vec<u8> = (0..length).map(|_| self.random.next() as u8).collect();
-            let class = [Class::Topology, Class::Message, Class::Session]
-                [self.random.below(3) as usize];
+            let class =
+                [Class::Topology, Class::Message, Class::Session][self.random.below(3) as usize];
             let encode = |bytes: &mut Vec<u8>| bytes.extend_from_slice(&payload);
             let position = self.journal().append(ShardId(shard), class, encode);
             let twin = self.twins.get_mut(&shard).unwrap();
@@ -104,11 +115,18 @@ impl World {
         let result = self.journal().step();
         for (shard, twin) in &mut self.twins {
             let committed = self.journal.as_ref().unwrap().committed(ShardId(*shard));
-            assert!(committed as usize >= twin.committed, "committed never goes back");
+            assert!(
+                committed as usize >= twin.committed,
+                "committed never goes back"
+            );
             twin.committed = committed as usize;
         }
         if result.is_ok() {
-            assert!(self.twins.values().all(|twin| twin.committed == twin.records.len()));
+            assert!(
+                self.twins
+                    .values()
+                    .all(|twin| twin.committed == twin.records.len())
+            );
         }
         result.is_ok()
     }
@@ -132,12 +150,9 @@ impl World {
         let payload = vec![shard as u8; self.random.below(3000) as usize];
         let parts = [&payload[..payload.len() / 2], &payload[payload.len() / 2..]];
         self.twins.get_mut(&shard).unwrap().attempted = Some((index, live.clone()));
-        let installed = self.journal().install_checkpoint(
-            ShardId(shard),
-            index,
-            &parts,
-            live.iter().copied(),
-        );
+        let installed =
+            self.journal()
+                .install_checkpoint(ShardId(shard), index, &parts, live.iter().copied());
         if installed.is_ok() {
             self.checkpoints += 1;
             let twin = self.twins.get_mut(&shard).unwrap();
@@ -152,9 +167,18 @@ impl World {
         let twin = &self.twins[&shard];
         let index = 1 + self.random.below(twin.records.len() as u64 + 2);
         let live = index > twin.floor
-            || twin.checkpoint.as_ref().is_some_and(|(_, live)| live.contains(&index));
-        let position = Position { shard: ShardId(shard), index };
-        match (self.journal().read(position), twin.records.get(index as usize - 1)) {
+            || twin
+                .checkpoint
+                .as_ref()
+                .is_some_and(|(_, live)| live.contains(&index));
+        let position = Position {
+            shard: ShardId(shard),
+            index,
+        };
+        match (
+            self.journal().read(position),
+            twin.records.get(index as usize - 1),
+        ) {
             (Ok(payload), Some((_, expected))) => assert!(payload == *expected, "{position}"),
             (Err(ReadError::Gone(_)), None) => {}
             (Err(ReadError::Gone(_)), Some(_)) => assert!(!live, "{position} is needed"),
@@ -210,7 +234,11 @@ impl World {
             let operations = self.random.below(12);
             self.disk.power_off_after(operations);
             let mut kept = Kept::default();
-            drop(Journal::open(self.disk.clone(), self.options.clone(), &mut kept));
+            drop(Journal::open(
+                self.disk.clone(),
+                self.options.clone(),
+                &mut kept,
+            ));
             self.crash();
         }
         let (journal, kept) = open_with(&self.disk, self.options.clone()).unwrap();
@@ -229,18 +257,36 @@ impl World {
             assert!(found.is_none_or(|(_, payload)| payload.iter().all(|b| *b == *shard as u8)));
             let records = kept.records.get(&id).cloned().unwrap_or_default();
             let last = at as usize + records.len();
-            assert!(last >= twin.committed, "shard {shard}: {last} of {}", twin.committed);
+            assert!(
+                last >= twin.committed,
+                "shard {shard}: {last} of {}",
+                twin.committed
+            );
             for (n, (index, class, payload)) in records.into_iter().enumerate() {
                 assert_eq!(index, at + n as u64 + 1);
-                assert!((class, payload) == twin.records[index as usize - 1], "{shard}:{index}");
+                assert!(
+                    (class, payload) == twin.records[index as usize - 1],
+                    "{shard}:{index}"
+                );
             }
             twin.records.truncate(last);
             twin.committed = last;
             twin.floor = at;
-            assert_eq!((journal.committed(id), journal.appended(id)), (last as u64, last as u64));
+            assert_eq!(
+                (journal.committed(id), journal.appended(id)),
+                (last as u64, last as u64)
+            );
             for index in twin.checkpoint.iter().flat_map(|(_, live)| live) {
-                let payload = journal.read(Position { shard: id, index: *index }).unwrap();
-                assert!(payload == twin.records[*index as usize - 1].1, "{shard}:{index}");
+                let payload = journal
+                    .read(Position {
+                        shard: id,
+                        index: *index,
+                    })
+                    .unwrap();
+                assert!(
+                    payload == twin.records[*index as usize - 1].1,
+                    "{shard}:{index}"
+                );
             }
         }
         self.journal = Some(journal);
@@ -249,8 +295,12 @@ impl World {
 
 #[test]
 fn random_lives_of_a_journal_lose_double_and_resurrect_nothing() {
-    let seeds = std::env::var("MENZIL_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    let first = std::env::var("MENZIL_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = std::env::var("MENZIL_SEEDS")
+        .ok()
+        .and_then(|seeds| seeds.parse().ok());
+    let first = std::env::var("MENZIL_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     let (mut checkpoints, mut crashes, mut recycled) = (0, 0, 0);
     for seed in first.map_or(0..seeds.unwrap_or(150), |seed: u64| seed..seed + 1) {
         let outcome = std::panic::catch_unwind(|| {
@@ -281,12 +331,19 @@ fn a_torn_tail_is_cut_again_and_again_and_what_follows_it_stands() {
             let (journal, kept) = open_with(&disk, common::small()).unwrap();
             let found = kept.payloads(1);
             assert!(found.len() >= expected.len());
-            assert_eq!(found[..expected.len()], expected, "seed {seed} round {round}");
+            assert_eq!(
+                found[..expected.len()],
+                expected,
+                "seed {seed} round {round}"
+            );
             expected = found;
             // One batch is synced, the next is written and only some of its sectors stay.
             common::append(&journal, 1, &random.next().to_le_bytes());
             journal.step().unwrap();
-            let position = Position { shard: ShardId(1), index: journal.committed(ShardId(1)) };
+            let position = Position {
+                shard: ShardId(1),
+                index: journal.committed(ShardId(1)),
+            };
             expected.push(journal.read(position).unwrap());
             for _ in 0..random.below(6) {
                 let length = random.below(3000) as usize;

@@ -57,7 +57,11 @@ pub fn check_binding(kind: ExchangeKind, arguments: &Table) -> Result<(), Refusa
     }
     match arguments.find(MATCH) {
         None | Some(Value::LongString(b"all" | b"any" | b"all-with-x" | b"any-with-x")) => Ok(()),
-        Some(value) => Err(Refusal::InvalidMatch {
+        Some(value @ Value::LongString(_)) => Err(Refusal::InvalidMatch {
+            value: Term(value).to_string(),
+        }),
+        Some(value) => Err(Refusal::InvalidMatchType {
+            kind: value.type_name(),
             value: Term(value).to_string(),
         }),
     }
