@@ -50,7 +50,7 @@ impl Default for SessionConfig {
             copyright: "The Menzil authors".to_owned(),
             information: "Licensed under MIT or Apache-2.0".to_owned(),
             cluster_name: "menzil".to_owned(),
-            mechanisms: vec![Mechanism::Plain, Mechanism::AmqPlain],
+            mechanisms: vec![Mechanism::AmqPlain, Mechanism::Plain],
             channel_max: 2047,
             frame_bytes_max: 131_072,
             frame_bytes_max_before_tune: 8192,

@@ -25,7 +25,7 @@ use menzil_model::{ChannelId, ConnectionId, Map, Name, Table};
 use self::channel::Slot;
 use crate::action::{Action, CloseReason, Outgoing};
 use crate::config::SessionConfig;
-use crate::frame::{self, Frame, Split};
+use crate::frame::{self, FRAME_OVERHEAD_BYTES, Frame, Split};
 use crate::handshake::{Capabilities, PROTOCOL_HEADER, PROTOCOL_HEADER_0_9};
 use crate::sasl::Mechanism;
 use crate::term;
@@ -289,6 +289,7 @@ impl Inbound {
     pub fn disconnected(&mut self) -> Option<Command> {
         self.phase = Phase::Ended;
         self.patience_until_ms = None;
+        self.forget_input();
         std::mem::take(&mut self.is_in_core).then_some(Command::ConnectionClosed {
             connection: self.connection,
         })
@@ -362,6 +363,27 @@ impl Inbound {
     /// Bytes of bodies under assembly.
     pub fn assembling_bytes(&self) -> u64 {
         self.assembling
+    }
+
+    /// Bytes that are kept because they are no whole frame yet, or wait for an answer.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Panics where what is counted is not what is there. For tests and the simulation.
+    pub fn check_invariants(&self) {
+        let held: u64 = self.channels.values().map(Slot::held_bytes).sum();
+        assert_eq!(self.assembling, held, "bytes under assembly");
+        assert!(self.assembling <= self.assembling_bytes_max());
+        let most = self.frame_bytes_max as usize + FRAME_OVERHEAD_BYTES;
+        assert!(
+            self.is_paused() || self.kept.len() < most,
+            "more than a frame is kept"
+        );
+        assert!(self.kept.len() <= AHEAD_BYTES_MAX.max(most));
+        let is_over = matches!(self.phase, Phase::Deaf(_) | Phase::Ended);
+        assert!(!is_over || self.kept.is_empty() && self.channels.is_empty());
+        assert!(!self.is_in_core || matches!(self.phase, Phase::Running | Phase::Renewing));
     }
 
     fn assembling_bytes_max(&self) -> u64 {

@@ -259,6 +259,21 @@ impl Outbound {
         self.failure.as_ref()
     }
 
+    /// Panics where what is listed is not what is there. For tests and the simulation.
+    pub fn check_invariants(&self) {
+        self.outbox.check_invariants();
+        for (channel, lane) in &self.lanes {
+            let listed = self.holding.iter().filter(|one| *one == channel).count();
+            assert_eq!(listed, usize::from(lane.is_listed), "{channel:?}");
+            assert!(lane.is_listed || lane.is_empty(), "a lane is forgotten");
+        }
+        let is_over = matches!(self.farewell, Farewell::Said);
+        assert!(
+            !is_over || self.lanes.is_empty(),
+            "something waits behind the farewell"
+        );
+    }
+
     fn is_mute(&self) -> bool {
         self.failure.is_some() || matches!(self.farewell, Farewell::Said)
     }

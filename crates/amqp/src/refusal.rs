@@ -71,6 +71,9 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
             join(&[&queue(name), b" not empty"]),
         ),
         Refusal::UnknownDeliveryTag(tag) => failed(format!("unknown delivery tag {tag}")),
+        Refusal::UnknownExchangeType(kind) if kind.is_empty() => {
+            failed("invalid exchange type ''".to_owned())
+        }
         Refusal::UnknownExchangeType(kind) => (
             Code::PreconditionFailed,
             join(&[b"unknown exchange type '", kind.as_bytes(), b"'"]),
@@ -345,6 +348,31 @@ mod tests {
                 },
                 "406 PRECONDITION_FAILED - invalid arg 'x-message-ttl' for queue 'q' in vhost '/': \
                  {value_negative,-1}",
+            ),
+            (
+                Refusal::InvalidType {
+                    object: exchange(),
+                    argument: Name::from("alternate-exchange"),
+                    kind: "signedint",
+                },
+                "406 PRECONDITION_FAILED - invalid type 'signedint' for arg 'alternate-exchange' \
+                 in exchange 'x' in vhost '/'",
+            ),
+            (
+                Refusal::InvalidProperty {
+                    object: queue(),
+                    property: "auto-delete",
+                },
+                "406 PRECONDITION_FAILED - invalid property 'auto-delete' for queue 'q' in vhost \
+                 '/'",
+            ),
+            (
+                Refusal::UnknownQueueType(Name::from("t")),
+                "406 PRECONDITION_FAILED - unknown queue type 't'",
+            ),
+            (
+                Refusal::UnknownExchangeType(Name::empty()),
+                "406 PRECONDITION_FAILED - invalid exchange type ''",
             ),
             (
                 Refusal::UnsupportedArgument {

@@ -399,10 +399,15 @@ pub(super) fn method_id(frame: Frame<'_>) -> Result<(MethodId, &[u8]), Violation
 /// A method, or why it does not read.
 pub(super) fn decode(id: MethodId, fields: &[u8]) -> Result<Method<'_>, Violation> {
     Method::decode(id, fields).map_err(|error| match error {
+        // RabbitMQ drops the socket here and at a bad table, without a word.
         MethodError::Unknown => Violation::new(Code::CommandInvalid, "unimplemented method").by(id),
-        MethodError::NotUtf8 => Violation::new(Code::FrameError, error.to_string()).by(id),
-        MethodError::Truncated | MethodError::Trailing | MethodError::Table(_) => {
+        MethodError::Table(_) => {
             Violation::new(Code::SyntaxError, format!("{id} does not read: {error}")).by(id)
+        }
+        MethodError::NotUtf8 => Violation::new(Code::FrameError, error.to_string()),
+        MethodError::Truncated | MethodError::Trailing => {
+            let text = format!("cannot decode {}", term::binary(fields));
+            Violation::new(Code::FrameError, text).by(id)
         }
     })
 }

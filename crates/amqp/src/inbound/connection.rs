@@ -47,8 +47,8 @@ impl Inbound {
             return Ok(());
         }
         let (id, fields) = method_id(frame)?;
-        let method = decode(id, fields)?;
-        self.connection_method(method, out)
+        decode(id, fields)
+            .and_then(|method| self.connection_method(method, out))
             .map_err(|violation| match violation.method {
                 MethodId::NONE => violation.by(id),
                 _ => violation,
@@ -295,7 +295,7 @@ impl Inbound {
     fn go_deaf(&mut self, reason: CloseReason) {
         self.phase = Phase::Deaf(reason);
         self.patience_until_ms = Some(self.now_ms + self.config.refusal_delay_ms);
-        self.forget_channels();
+        self.forget_input();
     }
 
     pub(super) fn await_close_ok(&mut self, reason: CloseReason) {
@@ -314,6 +314,12 @@ impl Inbound {
         }
     }
 
+    /// Nothing more is read.
+    pub(super) fn forget_input(&mut self) {
+        self.kept = Vec::new();
+        self.forget_channels();
+    }
+
     fn forget_channels(&mut self) {
         self.channels.clear();
         self.assembling = 0;
@@ -330,6 +336,7 @@ impl Inbound {
     /// The driver is to close the socket, without another word.
     pub(super) fn end(&mut self, reason: CloseReason, out: &mut Vec<Action>) {
         self.leave_core(out);
+        self.forget_input();
         self.phase = Phase::Ended;
         self.patience_until_ms = None;
         out.push(Action::Close { reason });

@@ -128,6 +128,13 @@ impl Outbox {
         }
     }
 
+    pub(super) fn check_invariants(&self) {
+        let parts: usize = self.parts.iter().map(Bytes::len).sum();
+        assert_eq!(self.pending_bytes + self.sent, parts + self.tail.len());
+        assert!(self.credits.iter().all(|credit| credit.start <= credit.end));
+        assert!(self.credits.iter().is_sorted_by_key(|credit| credit.end));
+    }
+
     /// An idle connection keeps no buffer.
     pub(super) fn shrink(&mut self) {
         if self.pending_bytes == 0 {
