@@ -240,6 +240,13 @@ impl Connection {
         let link = Arc::clone(&self.link);
         let mut batch = None;
         let mut said_something = false;
+        if let Some(Action::Close {
+            reason: CloseReason::HeartbeatTimeout,
+        }) = actions.last()
+        {
+            // A peer that is taken for dead is told nothing more.
+            link.broken.store(true, Ordering::Release);
+        }
         for action in actions.drain(..) {
             match action {
                 Action::Command(command) => {

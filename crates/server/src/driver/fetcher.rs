@@ -4,11 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use menzil_core::Command;
-use menzil_journal::ReadError;
-use menzil_model::fact::{Content, Published};
-use menzil_model::{Fact, Message, Name, Position, ShardId};
+use menzil_model::fact::{Origin, read_chunk, read_message};
+use menzil_model::{Message, Position, ShardId};
 use parking_lot::{Condvar, Mutex};
 
 use super::Node;
@@ -30,15 +28,15 @@ struct Backlog {
 
 struct Fetch {
     shard: ShardId,
-    index: u64,
+    origin: Origin,
     chunks: Vec<u64>,
 }
 
 impl Fetches {
-    pub(crate) fn push(&self, shard: &ShardDriver, index: u64, chunks: Vec<u64>) {
+    pub(crate) fn push(&self, shard: &ShardDriver, origin: Origin, chunks: Vec<u64>) {
         let fetch = Fetch {
             shard: shard.id,
-            index,
+            origin,
             chunks,
         };
         self.backlog.lock().fetches.push_back(fetch);
@@ -73,21 +71,21 @@ pub(crate) fn fetch_loop(node: &Node) {
             continue;
         };
         let message = match read(node, &fetch) {
-            Ok(message) => Some(message),
+            Ok(message) => Some(Arc::new(message)),
             Err(why) => {
                 log::error(
                     "message cannot be read and is dropped",
                     &[
                         ("virtual_host", &shard.name),
-                        ("record", &fetch.position(fetch.index)),
+                        ("record", &fetch.position(fetch.origin.index)),
                         ("why", &why),
                     ],
                 );
                 None
             }
         };
-        let index = fetch.index;
-        let fetched = Command::Fetched { index, message };
+        let origin = fetch.origin;
+        let fetched = Command::Fetched { origin, message };
         shard.batch(node).execute(fetched, &mut touched);
         node.flush(&mut touched);
     }
@@ -102,47 +100,21 @@ impl Fetch {
     }
 }
 
-fn read(node: &Node, fetch: &Fetch) -> Result<Arc<Message>, String> {
-    let record = read_record(node, fetch.position(fetch.index))?;
-    let published = published(record).ok_or("the record holds no such message")?;
-    let message = published.message.ok_or("the record holds no content")?;
-    if fetch.chunks.is_empty() {
-        return Ok(message);
-    }
-    let mut parts = Vec::with_capacity(fetch.chunks.len());
-    for index in &fetch.chunks {
-        match read_record(node, fetch.position(*index))? {
-            Fact::Chunk(part) => parts.push(part),
-            _ => return Err(format!("record {index} is no part of a body")),
-        }
-    }
-    Ok(Arc::new(with_body(&message, parts)))
+fn read(node: &Node, fetch: &Fetch) -> Result<Message, String> {
+    let chunks = fetch
+        .chunks
+        .iter()
+        .map(|index| {
+            let record = read_record(node, fetch.position(*index))?;
+            read_chunk(&record).map_err(|error| error.to_string())
+        })
+        .collect::<Result<_, String>>()?;
+    let record = read_record(node, fetch.position(fetch.origin.index))?;
+    read_message(&record, fetch.origin.part, chunks).map_err(|error| error.to_string())
 }
 
-fn read_record(node: &Node, position: Position) -> Result<Fact, String> {
-    let bytes = node
-        .journal
+fn read_record(node: &Node, position: Position) -> Result<Vec<u8>, String> {
+    node.journal
         .read(position)
-        .map_err(|error: ReadError| error.to_string())?;
-    Fact::decode(&bytes, Content::Keep).map_err(|error| error.to_string())
-}
-
-/// The message of a record, alone or in a group with what follows from it.
-fn published(record: Fact) -> Option<Published> {
-    match record {
-        Fact::Published(published) => Some(published),
-        Fact::Group(facts) => facts.into_iter().find_map(published),
-        _ => None,
-    }
-}
-
-/// The same envelope with the body that lay in other records.
-fn with_body(envelope: &Message, parts: Vec<Bytes>) -> Message {
-    Message::new(
-        &Name::cut(envelope.exchange()),
-        &Name::cut(envelope.routing_key()),
-        envelope.properties(),
-        parts,
-        0,
-    )
+        .map_err(|error| error.to_string())
 }

@@ -170,8 +170,8 @@ impl Batch<'_> {
             let to = match &effect {
                 Effect::Channel { to, .. } => to.connection,
                 Effect::Connection { to, .. } => *to,
-                Effect::Fetch { index, chunks } => {
-                    self.node.fetches.push(self.driver, *index, chunks.clone());
+                Effect::Fetch { origin, chunks } => {
+                    self.node.fetches.push(self.driver, *origin, chunks.clone());
                     continue;
                 }
             };
