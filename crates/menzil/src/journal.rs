@@ -20,7 +20,7 @@ pub(crate) fn run(command: &JournalCommand) -> Result<(), Failure> {
         }
         JournalCommand::Repair { dir } => {
             let report =
-                menzil_journal::verify(&disk(dir)?).map_err(|error| failed(dir, &error))?;
+                menzil_journal::repair(&disk(dir)?).map_err(|error| failed(dir, &error))?;
             print(&format!("{report}\n"));
             Ok(())
         }
@@ -40,9 +40,10 @@ fn disk(dir: &Path) -> Result<OsDisk, Failure> {
 }
 
 fn failed(dir: &Path, error: &OpenError) -> Failure {
-    let advice = match error {
-        OpenError::Locked => "; stop the server that runs on it first",
-        _ => "",
+    let advice = if matches!(error, OpenError::Locked) {
+        "; stop the server that runs on it first"
+    } else {
+        ""
     };
     Failure::new(format!("{}: {error}{advice}", dir.display()))
 }
@@ -64,12 +65,12 @@ fn line(dumped: &Dumped<'_>) -> String {
             index,
             payload,
         } => {
-            let mut lines = format!("checkpoint of shard {shard} at {index}\n");
+            let mut lines = vec![format!("checkpoint of shard {shard} at {index}\n")];
             let mut reader = Reader::new(payload);
             while let Ok(bytes) = reader.long_string() {
-                lines.push_str(&format!("  {}\n", fact(bytes)));
+                lines.push(format!("  {}\n", fact(bytes)));
             }
-            lines
+            lines.concat()
         }
         Dumped::Segment { segment, length } => format!("segment {segment}, {length} bytes\n"),
         Dumped::Batch {

@@ -23,9 +23,9 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<(), Failure> {
     }
     let value: Value = serde_json::from_str(&answer)
         .map_err(|error| Failure::new(format!("the server's answer does not read: {error}")))?;
-    let mut lines = String::new();
+    let mut lines = Vec::new();
     flatten("", &value, &mut lines);
-    print(&lines);
+    print(&lines.concat());
     Ok(())
 }
 
@@ -40,7 +40,7 @@ fn ask(path: &std::path::Path) -> std::io::Result<String> {
 }
 
 /// One line per number: the path to it, a space, the number. Members of a list go by name.
-fn flatten(path: &str, value: &Value, lines: &mut String) {
+fn flatten(path: &str, value: &Value, lines: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {
@@ -55,9 +55,9 @@ fn flatten(path: &str, value: &Value, lines: &mut String) {
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {
-            lines.push_str(&format!("{path} {value}\n"));
+            lines.push(format!("{path} {value}\n"));
         }
-        Value::String(text) => lines.push_str(&format!("{path} {text}\n")),
+        Value::String(text) => lines.push(format!("{path} {text}\n")),
     }
 }
 
@@ -70,8 +70,8 @@ mod tests {
     #[test]
     fn lists_go_by_name() {
         let value = serde_json::json!({"a": 1, "q": [{"name": "x y", "ready": 2}]});
-        let mut lines = String::new();
+        let mut lines = Vec::new();
         flatten("", &value, &mut lines);
-        assert_eq!(lines, "a 1\nq[x y].name x y\nq[x y].ready 2\n");
+        assert_eq!(lines.concat(), "a 1\nq[x y].name x y\nq[x y].ready 2\n");
     }
 }

@@ -1,5 +1,6 @@
 //! A server as a process: how it starts, stops, and what it says to people.
 
+#[cfg(test)]
 mod common;
 
 use common::{Client, PATIENCE, Server, menzil, run, text};
@@ -73,7 +74,7 @@ fn a_port_that_is_taken_is_named() {
     assert_eq!(output.status.code(), Some(1));
     let error = text(&output.stderr);
     assert!(
-        error.contains(&address) && error.contains("--amqp"),
+        error.contains(&address) && error.contains("set amqp"),
         "{error}"
     );
 }
@@ -213,7 +214,7 @@ fn a_hashed_password_logs_in_and_a_wrong_one_does_not() {
         &["--config", file.to_str().unwrap(), "--log-level", "debug"],
     );
     let mut client = Client::connect(server.port);
-    client.log_in("ada", "s3cret", 0);
+    client.log_in("ada", "s3cret");
     assert!(matches!(
         client.next().unwrap().method(),
         Method::ConnectionTune(_)
@@ -224,7 +225,7 @@ fn a_hashed_password_logs_in_and_a_wrong_one_does_not() {
         Method::ConnectionOpenOk(_)
     ));
     let mut stranger = Client::connect(server.port);
-    stranger.log_in("ada", "wr0ng", 0);
+    stranger.log_in("ada", "wr0ng");
     assert!(stranger.next().is_none());
     drop((client, stranger));
     let (_, log) = server.stop();
@@ -293,7 +294,7 @@ fn heartbeats_go_both_ways_and_a_silent_client_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
     let mut client = Client::connect(server.port);
-    client.log_in("guest", "guest", 1);
+    client.log_in("guest", "guest");
     assert!(client.next().is_some());
     client.tune_and_open(1, b"/");
     assert!(matches!(
@@ -302,7 +303,12 @@ fn heartbeats_go_both_ways_and_a_silent_client_is_dropped() {
     ));
     let mut beats = 0;
     while let Some(came) = client.next_any() {
-        assert_eq!(came.kind, menzil_amqp::frame::HEARTBEAT, "{:?}", text(&came.payload));
+        assert_eq!(
+            came.kind,
+            menzil_amqp::frame::HEARTBEAT,
+            "{:?}",
+            text(&came.payload)
+        );
         beats += 1;
     }
     assert!(beats >= 1);

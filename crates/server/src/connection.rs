@@ -256,17 +256,10 @@ impl Connection {
                         batch.give_back(&link, &mut touched);
                         batch
                     });
-                    match &command {
-                        Command::ConnectionOpened { .. } => {
-                            batch.enter(&link);
-                        }
-                        Command::Request {
-                            request: Request::Publish(_),
-                            ..
-                        } => {
-                            link.publisher.store(true, Ordering::Relaxed);
-                        }
-                        _ => {}
+                    if let Command::ConnectionOpened { .. } = &command {
+                        batch.enter(&link);
+                    } else if is_publish(&command) {
+                        link.publisher.store(true, Ordering::Relaxed);
                     }
                     let last = matches!(command, Command::ConnectionClosed { .. });
                     batch.execute(command, &mut touched);
@@ -511,6 +504,13 @@ impl From<crate::LoginRefused> for AuthError {
             crate::LoginRefused::NotLoopback => Self::NotLocal,
         }
     }
+}
+
+fn is_publish(command: &Command) -> bool {
+    let Command::Request { request, .. } = command else {
+        return false;
+    };
+    matches!(request, Request::Publish(_))
 }
 
 /// Randomness for the names that the shard generates.

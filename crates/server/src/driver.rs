@@ -148,16 +148,13 @@ impl<'a> ShardLog<'a> {
 
     /// Looks how much room the command needs.
     fn next_is(&mut self, command: &Command) {
-        self.wants_bytes = match command {
-            Command::Request {
-                request: Request::Publish(publish),
-                ..
-            } => {
-                let body: usize = publish.body.iter().map(bytes::Bytes::len).sum();
-                (body + publish.properties.len()) as u64 + RECORD_OVERHEAD_BYTES
-            }
-            _ => RECORD_OVERHEAD_BYTES,
-        };
+        self.wants_bytes = RECORD_OVERHEAD_BYTES;
+        if let Command::Request { request, .. } = command
+            && let Request::Publish(publish) = request
+        {
+            let body: usize = publish.body.iter().map(bytes::Bytes::len).sum();
+            self.wants_bytes += (body + publish.properties.len()) as u64;
+        }
     }
 
     fn batch(&mut self) -> &mut menzil_journal::Batch<'a> {

@@ -16,14 +16,11 @@ use crate::log;
 /// Binds `HOST:PORT`; the error names what to do.
 pub(crate) async fn bind(address: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| {
-        let advice = match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                "another program listens there: stop it, or set --amqp to another port \
-                 (port 0 picks a free one)"
-            }
-            io::ErrorKind::AddrNotAvailable => "this machine has no such address",
-            io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege",
-            _ => "check the setting amqp",
+        let advice = if error.kind() == io::ErrorKind::AddrInUse {
+            "another program listens there: stop it, or set amqp to another port \
+             (0 picks a free one)"
+        } else {
+            "set amqp to an address of this machine and a port that may be used"
         };
         format!("cannot listen on {address}: {error}; {advice}")
     })

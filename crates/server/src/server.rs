@@ -230,12 +230,13 @@ fn open_journal(
             "cannot open it: {e}; set data_dir to a folder that can be written"
         ))
     })?;
-    let journal = Journal::open(disk, journal_options(settings), recovery);
-    journal.map_err(|e| match e {
-        OpenError::Locked => error(
-            &"another server runs on it: stop that one, or set data_dir to a folder of its own",
-        ),
-        other => error(&other),
+    Journal::open(disk, journal_options(settings), recovery).map_err(|e| {
+        if matches!(e, OpenError::Locked) {
+            return error(
+                &"another server runs on it: stop that one, or set data_dir to another folder",
+            );
+        }
+        error(&e)
     })
 }
 

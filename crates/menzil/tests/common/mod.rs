@@ -15,35 +15,35 @@ use menzil_amqp::methods::{
 use menzil_model::wire::Writer as _;
 
 /// Longer than anything takes on a machine that is busy with something else.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The binary with these arguments; no setting of the surroundings gets in.
-pub fn menzil(arguments: &[&str]) -> Command {
+pub(crate) fn menzil(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_menzil"));
     command.env_clear().args(arguments);
     command
 }
 
 /// Runs it to its end.
-pub fn run(arguments: &[&str]) -> Output {
+pub(crate) fn run(arguments: &[&str]) -> Output {
     menzil(arguments).output().unwrap()
 }
 
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// A server that is ready. Killed when it is dropped.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     /// Its ready line.
-    pub ready: String,
-    pub port: u16,
+    pub(crate) ready: String,
+    pub(crate) port: u16,
 }
 
 impl Server {
     /// Starts on a free port, with small segments so that many tests may run at once.
-    pub fn start(data_dir: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start(data_dir: &Path, arguments: &[&str]) -> Self {
         let mut command = menzil(&[
             "server",
             "--amqp",
@@ -68,7 +68,7 @@ impl Server {
         Self { child, ready, port }
     }
 
-    pub fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let status = Command::new("/bin/kill")
             .args([signal, &self.child.id().to_string()])
             .status()
@@ -77,18 +77,18 @@ impl Server {
     }
 
     /// Asks it to stop and waits for that. Returns what it logged.
-    pub fn stop(mut self) -> (ExitStatus, String) {
+    pub(crate) fn stop(mut self) -> (ExitStatus, String) {
         self.signal("-TERM");
         self.wait()
     }
 
     /// Takes its life at once.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    pub fn wait(&mut self) -> (ExitStatus, String) {
+    pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
         let until = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -118,14 +118,13 @@ impl Drop for Server {
 
 /// A frame that came: its channel, and class and method where it is one.
 #[derive(Debug)]
-pub struct Came {
-    pub kind: u8,
-    pub channel: u16,
-    pub payload: Vec<u8>,
+pub(crate) struct Came {
+    pub(crate) kind: u8,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl Came {
-    pub fn id(&self) -> MethodId {
+    pub(crate) fn id(&self) -> MethodId {
         let number = |at: usize| u16::from_be_bytes([self.payload[at], self.payload[at + 1]]);
         MethodId {
             class: number(0),
@@ -133,20 +132,20 @@ impl Came {
         }
     }
 
-    pub fn method(&self) -> Method<'_> {
+    pub(crate) fn method(&self) -> Method<'_> {
         assert_eq!(self.kind, frame::METHOD, "{self:?}");
         Method::decode(self.id(), &self.payload[4..]).unwrap()
     }
 }
 
 /// A client of bare frames.
-pub struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
     input: Vec<u8>,
 }
 
 impl Client {
-    pub fn connect(port: u16) -> Self {
+    pub(crate) fn connect(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -157,9 +156,9 @@ impl Client {
     }
 
     /// Logged in, with channel 1 open.
-    pub fn open(port: u16) -> Self {
+    pub(crate) fn open(port: u16) -> Self {
         let mut client = Self::connect(port);
-        client.log_in("guest", "guest", 0);
+        client.log_in("guest", "guest");
         assert!(matches!(
             client.next().unwrap().method(),
             Method::ConnectionTune(_)
@@ -178,7 +177,7 @@ impl Client {
     }
 
     /// Sends the protocol header and the login, and takes `connection.start`.
-    pub fn log_in(&mut self, user: &str, password: &str, _heartbeat: u16) {
+    pub(crate) fn log_in(&mut self, user: &str, password: &str) {
         self.stream.write_all(b"AMQP\x00\x00\x09\x01").unwrap();
         assert!(matches!(
             self.next().unwrap().method(),
@@ -196,7 +195,7 @@ impl Client {
         );
     }
 
-    pub fn tune_and_open(&mut self, heartbeat: u16, virtual_host: &[u8]) {
+    pub(crate) fn tune_and_open(&mut self, heartbeat: u16, virtual_host: &[u8]) {
         let tune = ConnectionTuneOk {
             channel_max: 2047,
             frame_max: 131_072,
@@ -211,14 +210,14 @@ impl Client {
         self.send(0, &Method::ConnectionOpen(open));
     }
 
-    pub fn send(&mut self, channel: u16, method: &Method<'_>) {
+    pub(crate) fn send(&mut self, channel: u16, method: &Method<'_>) {
         let mut bytes = Vec::new();
         write_frame(&mut bytes, frame::METHOD, channel, |out| method.write(out));
         self.stream.write_all(&bytes).unwrap();
     }
 
     /// A persistent message through the default exchange.
-    pub fn publish(&mut self, queue: &str, body: &[u8]) {
+    pub(crate) fn publish(&mut self, queue: &str, body: &[u8]) {
         let mut bytes = Vec::new();
         let publish = Method::BasicPublish(BasicPublish {
             ticket: 0,
@@ -241,7 +240,7 @@ impl Client {
         self.stream.write_all(&bytes).unwrap();
     }
 
-    pub fn confirm_select(&mut self) {
+    pub(crate) fn confirm_select(&mut self) {
         self.send(1, &Method::ConfirmSelect(ConfirmSelect { nowait: false }));
         assert!(matches!(
             self.next().unwrap().method(),
@@ -250,7 +249,7 @@ impl Client {
     }
 
     /// Declares a durable queue and says how many messages it has.
-    pub fn declare(&mut self, queue: &str) -> u32 {
+    pub(crate) fn declare(&mut self, queue: &str) -> u32 {
         self.send(
             1,
             &Method::QueueDeclare(QueueDeclare {
@@ -264,32 +263,32 @@ impl Client {
                 arguments: b"",
             }),
         );
-        match self.next().unwrap().method() {
-            Method::QueueDeclareOk(ok) => ok.message_count,
-            other => panic!("{other:?}"),
-        }
+        let came = self.next().unwrap();
+        let Method::QueueDeclareOk(ok) = came.method() else {
+            panic!("{came:?}");
+        };
+        ok.message_count
     }
 
     /// Waits until that many publishes are confirmed, counted from the start of the channel.
-    pub fn await_confirms(&mut self, until: u64) {
+    pub(crate) fn await_confirms(&mut self, until: u64) {
         let mut confirmed = 0;
         while confirmed < until {
-            match self.next().unwrap().method() {
-                Method::BasicAck(ack) => {
-                    assert!(ack.multiple || ack.delivery_tag == confirmed + 1);
-                    confirmed = ack.delivery_tag;
-                }
-                other => panic!("{other:?}"),
-            }
+            let came = self.next().unwrap();
+            let Method::BasicAck(ack) = came.method() else {
+                panic!("{came:?}");
+            };
+            assert!(ack.multiple || ack.delivery_tag == confirmed + 1);
+            confirmed = ack.delivery_tag;
         }
     }
 
-    pub fn write(&mut self, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }
 
     /// The next frame that is no heartbeat; `None` at the end of the socket.
-    pub fn next(&mut self) -> Option<Came> {
+    pub(crate) fn next(&mut self) -> Option<Came> {
         loop {
             let came = self.next_any()?;
             if came.kind != frame::HEARTBEAT {
@@ -298,18 +297,17 @@ impl Client {
         }
     }
 
-    pub fn next_any(&mut self) -> Option<Came> {
+    pub(crate) fn next_any(&mut self) -> Option<Came> {
         loop {
             if let Split::Whole(frame, length) = split(&self.input, u32::MAX) {
                 let came = Came {
                     kind: frame.kind,
-                    channel: frame.channel,
                     payload: frame.payload.to_vec(),
                 };
                 self.input.drain(..length);
                 return Some(came);
             }
-            let mut bytes = [0; 65536];
+            let mut bytes = vec![0; 65536];
             match self.stream.read(&mut bytes) {
                 Ok(0) => return None,
                 Ok(count) => self.input.extend_from_slice(&bytes[..count]),

@@ -155,7 +155,10 @@ impl Link {
             self.release(shard, &mut outbound);
         }
         outbound.flush();
-        while !self.broken.load(Ordering::Acquire) && self.write(node, &mut outbound) {}
+        let mut more = true;
+        while more {
+            more = !self.broken.load(Ordering::Acquire) && self.write(node, &mut outbound);
+        }
         let pending = outbound.pending_bytes() as u64;
         let failed = outbound.failure().is_some();
         drop(outbound);
