@@ -1,5 +1,11 @@
 //! The journal against a `Vec`: random appends, commits, checkpoints and reads, with the power
 //! going, the process dying or a clean stop at any moment.
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "a test may"
+)]
 
 mod common;
 
@@ -302,7 +308,7 @@ fn random_lives_of_a_journal_lose_double_and_resurrect_nothing() {
         .ok()
         .and_then(|seed| seed.parse().ok());
     let (mut checkpoints, mut crashes, mut recycled) = (0, 0, 0);
-    for seed in first.map_or(0..seeds.unwrap_or(150), |seed: u64| seed..seed + 1) {
+    for seed in first.map_or_else(|| 0..seeds.unwrap_or(150), |seed: u64| seed..seed + 1) {
         let outcome = std::panic::catch_unwind(|| {
             let mut world = World::new(seed);
             world.run(150);

@@ -1,4 +1,9 @@
 //! Every byte of a small log damaged, one at a time; torn tails told apart from damage; repair.
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test may"
+)]
 
 mod common;
 
