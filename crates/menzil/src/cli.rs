@@ -16,6 +16,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the broker
     Server(ServerArguments),
+    /// Load any AMQP 0-9-1 broker and tell what it costs; `menzil bench --help` lists how
+    #[command(disable_help_flag = true)]
+    Bench(BenchArguments),
     /// Show the counters of a running server
     Stats(StatsArguments),
     /// Look at a data folder that no server runs on, and mend it
@@ -59,6 +62,13 @@ pub(crate) struct HashPasswordArguments {
     /// A tag, such as administrator; may be given again
     #[arg(long = "tag", value_name = "TAG")]
     pub(crate) tags: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// Words for the load generator
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -41,6 +41,7 @@ impl Failure {
 fn main() -> ExitCode {
     let done = match cli::Cli::parse().command {
         cli::Command::Server(arguments) => server::run(&arguments),
+        cli::Command::Bench(arguments) => bench(arguments.words),
         cli::Command::Stats(arguments) => stats::run(&arguments),
         cli::Command::Journal(command) => journal::run(&command),
         cli::Command::HashPassword(arguments) => hash_password::run(&arguments),
@@ -53,6 +54,16 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+fn bench(words: Vec<String>) -> Result<(), Failure> {
+    menzil_bench::run(words).map_err(|error| {
+        if matches!(error, menzil_bench::BenchError::Usage(_)) {
+            Failure::usage(error)
+        } else {
+            Failure::new(error)
+        }
+    })
 }
 
 /// Prints to standard output; a reader that went away is no failure.
