@@ -7,6 +7,7 @@ that need it are then skipped, not failed.
 
 import fcntl
 import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -91,6 +92,26 @@ def pinned(name):
         if line.split("==")[0].strip() == name:
             return line.split("#")[0].strip()
     raise KeyError(name)
+
+
+def crate(name, version):
+    """A copy of a crate's sources as published, tests included, outside of any workspace."""
+    fetch, folder = STORE / "crates" / "fetch", STORE / "crates" / f"{name}-{version}"
+    with _Lock():
+        if not folder.exists():
+            (fetch / "src").mkdir(parents=True, exist_ok=True)
+            (fetch / "src" / "lib.rs").write_text("")
+            (fetch / "Cargo.toml").write_text(f'[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n'
+                                              f'[dependencies]\n{name} = "={version}"\n[workspace]\n')
+            _quiet(["cargo", "fetch"], f"the sources of {name} {version}", cwd=fetch)
+            told = subprocess.run(["cargo", "metadata", "--format-version", "1"], cwd=fetch, check=True,
+                                  stdout=subprocess.PIPE).stdout
+            found = next(package for package in json.loads(told)["packages"]
+                         if (package["name"], package["version"]) == (name, version))
+            shutil.copytree(pathlib.Path(found["manifest_path"]).parent, folder)
+            with open(folder / "Cargo.toml", "a") as manifest:
+                manifest.write("\n[workspace]\n")
+    return folder
 
 
 def npm():

@@ -100,7 +100,7 @@ class ScriptSuite(Suite):
     """One program of ours: exit 0 passed, 77 skipped, anything else failed."""
 
     def __init__(self, script, command, seconds, needs=()):
-        super().__init__(script.stem if script.parent.name == "scripts" else script.parent.name, seconds)
+        super().__init__(script.stem, seconds)
         self.script, self.command, self.needs = script, command, needs
 
     def prepare(self):
@@ -156,19 +156,19 @@ def all_suites(with_rust=False, whole=False):
     scripts = HERE / "scripts"
     found = [PytestSuite(f"cases-{path.stem.removeprefix('test_')}", 300, [f"cases/{path.name}"], listed=False)
              for path in sorted((HERE / "cases").glob("test_*.py"))]
-    found += [ScriptSuite(path, [], 120, ["python"]) for path in sorted(scripts.glob("*.py"))
-              if path.stem.startswith(("demo_", "celery_smoke"))]
+    found += [ScriptSuite(path, [], 180, ["python"]) for path in sorted(scripts.glob("demo_*.py"))]
     php = (("php", "php-cli"), ("/usr/share/php/PhpAmqpLib/autoload.php", "php-amqplib"))
     bunny = (("ruby", "ruby"), ("/usr/lib/ruby/vendor_ruby/bunny.rb", "ruby-bunny"))
     found += [
+        ScriptSuite(scripts / "celery_smoke.py", [], 400, ["python"]),
         ScriptSuite(scripts / "node" / "amqplib_smoke.js", ["node"], 120, ["npm"]),
         ScriptSuite(scripts / "php_amqplib_smoke.php", ["php"], 120, [php]),
         ScriptSuite(scripts / "bunny_smoke.rb", ["ruby"], 120, [bunny]),
         ScriptSuite(scripts / "amqp_tools_smoke.sh", ["bash"], 120, [(("amqp-publish", "amqp-tools"),)]),
         PytestSuite("py-amqp", 180, ["t/integration"], "amqp"),
         PytestSuite("kombu", 300, ["t/integration/test_py_amqp.py"], "kombu"),
-        PytestSuite("aiormq", 900, ["tests"], "aiormq"),
-        PytestSuite("aio-pika", 1500, ["tests"], "aio-pika", plugins=["interop_aio_pika"]),
+        PytestSuite("aiormq", 300, ["tests"], "aiormq"),
+        PytestSuite("aio-pika", 400, ["tests"], "aio-pika", plugins=["interop_aio_pika"]),
     ]
     for suite in found:
         suite.listed = getattr(suite, "listed", False) and not whole

@@ -4,8 +4,8 @@ import time
 
 from conftest import declare
 
-LEASE_MS = 3000
-BEAT = 0.8  # well under the lease; five beats are well over it
+LEASE_MS = 5000
+BEAT = 1.1  # well under the lease; five beats are over it
 
 
 def exists(conn, channel, queue):

@@ -22,17 +22,17 @@ if amqp-get "$url" -q "$queue" > /dev/null; then fail "the queue is not empty"; 
 head -c 400000 /dev/zero | tr '\0' 'z' | amqp-publish "$url" -p -r "$queue"
 [ "$(amqp-get "$url" -q "$queue" | wc -c)" = 400000 ] || fail "a large body changed its size"
 
-# a fanout exchange and a server-named queue of the consumer
-timeout 60 amqp-consume "$url" -e amq.fanout -r "" -c 1 cat > "/tmp/$queue.out" &
+# a direct exchange and a server-named queue of the consumer
+timeout 60 amqp-consume "$url" -e amq.direct -r "$queue.key" -c 1 cat > "/tmp/$queue.out" &
 consumer=$!
 trap 'kill $consumer 2>/dev/null || true; rm -f "/tmp/$queue.out"' EXIT
 for _ in $(seq 300); do
     kill -0 $consumer 2>/dev/null || break
-    amqp-publish "$url" -e amq.fanout -r "" -b "to all"
+    amqp-publish "$url" -e amq.direct -r "$queue.key" -b "for you"
     sleep 0.1
 done
-wait $consumer || fail "the consumer on a fanout exchange got nothing"
-grep -q "to all" "/tmp/$queue.out" || fail "another body: $(cat "/tmp/$queue.out")"
+wait $consumer || fail "the consumer on a direct exchange got nothing"
+grep -q "for you" "/tmp/$queue.out" || fail "another body: $(cat "/tmp/$queue.out")"
 
 amqp-publish "$url" -r "$queue" -b "left"
 [ "$(amqp-delete-queue "$url" -q "$queue")" = 1 ] || fail "delete counts another number of messages"

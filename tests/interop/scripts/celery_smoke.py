@@ -18,30 +18,39 @@ PATIENCE = 90
 
 
 class Worker:
-    """A worker process; it leads a group of its own, so that nothing of it stays behind."""
+    """A worker process with its pool of children, ended by their ids."""
 
     def __init__(self, folder):
         self.log = pathlib.Path(folder) / "worker.log"
         with open(self.log, "ab") as log:
+            self.begin = log.tell()
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "celery", "-A", "celery_app", "worker", "--pool=prefork", "--concurrency=2",
                  "--loglevel=INFO", "--without-gossip", "--without-mingle"],
-                cwd=HERE, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+                cwd=HERE, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def ready(self):
-        assert self.process.poll() is None, self.log.read_text()
-        return " ready." in self.log.read_text()
+        said = self.log.read_bytes()[self.begin:].decode(errors="replace")
+        assert self.process.poll() is None, said
+        return " ready." in said
 
-    def end(self, how=signal.SIGTERM):
+    def kill9(self):
+        """The worker and its children at once, as when a machine dies."""
+        listed = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        children = [int(pid) for pid in listed.read_text().split()] if listed.exists() else []
+        for pid in (self.process.pid, *children):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait(30)
+
+    def end(self):
+        self.process.terminate()
         try:
-            os.killpg(self.process.pid, how)
-        except ProcessLookupError:
-            pass
-        try:
-            self.process.wait(20)
+            self.process.wait(30)
         except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(20)
+            self.kill9()
 
 
 def started(folder):
@@ -49,7 +58,7 @@ def started(folder):
     try:
         until(worker.ready, "the worker is ready", PATIENCE)
     except BaseException:
-        worker.end(signal.SIGKILL)
+        worker.kill9()
         raise
     return worker
 
@@ -80,7 +89,7 @@ def over_amqp(folder):
         late = tasks.survives.delay(folder)
         until((pathlib.Path(folder) / "running").exists, "the long task runs", PATIENCE)
     finally:
-        worker.end(signal.SIGKILL)
+        worker.kill9()
     worker = started(folder)
     try:
         assert late.get(timeout=PATIENCE) is True, "the task of the killed worker was run again, redelivered"
