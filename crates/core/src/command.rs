@@ -5,6 +5,8 @@ use bytes::Bytes;
 use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Message, Name, Table};
 use std::sync::Arc;
 
+use menzil_model::fact::Origin;
+
 /// A channel of a connection, the party that commands come from and effects go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelKey {
@@ -45,8 +47,8 @@ pub enum Command {
     },
     /// What the driver read for an effect [`crate::Effect::Fetch`].
     Fetched {
-        /// Index of the `Published` record.
-        index: u64,
+        /// The message that was asked for.
+        origin: Origin,
         /// The whole message, or `None` where its record is damaged.
         message: Option<Arc<Message>>,
     },

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use menzil_model::fact::Origin;
 use menzil_model::{ConnectionId, DeliveryTag, Message, Name};
 
 use crate::command::ChannelKey;
@@ -33,8 +34,8 @@ pub enum Effect {
     /// Read this message from the journal, with its chunks, and answer with
     /// [`crate::Command::Fetched`].
     Fetch {
-        /// Index of the `Published` record.
-        index: u64,
+        /// Which message; [`menzil_model::fact::read_message`] takes it out of its record.
+        origin: Origin,
         /// Indexes of the chunk records that hold its body, in order; none where the body is
         /// in the record itself.
         chunks: Vec<u64>,

@@ -52,17 +52,16 @@ pub(crate) fn compare_text(
     Err(of.differs(name, given(received), given(current)))
 }
 
-/// An argument, by name.
+/// An argument, by name; where it is absent it counts as `default`.
 pub(crate) fn compare_argument(
     of: Compared<'_>,
     name: &'static str,
+    default: Option<Value<'_>>,
     received: &Table,
     current: &Table,
 ) -> Result<(), Refusal> {
-    let (received, current) = (
-        received.find(name.as_bytes()),
-        current.find(name.as_bytes()),
-    );
+    let received = received.find(name.as_bytes()).or(default);
+    let current = current.find(name.as_bytes()).or(default);
     let same = match (&received, &current) {
         (None, None) => true,
         (Some(a), Some(b)) => same_value(a, b),
@@ -72,7 +71,7 @@ pub(crate) fn compare_argument(
         return Ok(());
     }
     let given = |value: Option<Value<'_>>| match value {
-        None => Given::Absent,
+        None | Some(Value::Void) => Given::Absent,
         Some(value) => Given::Value {
             text: printed(&value),
             kind: value.type_name(),
@@ -81,41 +80,62 @@ pub(crate) fn compare_argument(
     Err(of.differs(name, given(received), given(current)))
 }
 
-/// Integers of all widths are one kind, and so are floats; else kind and value decide.
+/// Integers of all widths are one kind with timestamps, and so are floats; else kind and value
+/// decide.
 fn same_value(a: &Value<'_>, b: &Value<'_>) -> bool {
-    if let (Some(a), Some(b)) = (a.as_integer(), b.as_integer()) {
+    if let (Some(a), Some(b)) = (whole(a), whole(b)) {
         return a == b;
     }
-    match (a, b) {
-        (Value::F32(a), Value::F64(b)) | (Value::F64(b), Value::F32(a)) => {
-            f64::from(*a).to_bits() == b.to_bits()
-        }
-        _ => {
-            let bytes = |value: &Value<'_>| {
-                let mut out = Vec::new();
-                menzil_model::table::write_value(&mut out, *value);
-                out
-            };
-            bytes(a) == bytes(b)
-        }
+    if let (Some(a), Some(b)) = (fraction(a), fraction(b)) {
+        return a.to_bits() == b.to_bits();
+    }
+    let bytes = |value: &Value<'_>| {
+        let mut out = Vec::new();
+        menzil_model::table::write_value(&mut out, *value);
+        out
+    };
+    bytes(a) == bytes(b)
+}
+
+fn whole(value: &Value<'_>) -> Option<i128> {
+    if let Value::Timestamp(seconds) = value {
+        return Some(i128::from(*seconds));
+    }
+    value.as_integer()
+}
+
+fn fraction(value: &Value<'_>) -> Option<f64> {
+    if let Value::F32(number) = value {
+        return Some(f64::from(*number));
+    }
+    if let Value::F64(number) = value {
+        Some(*number)
+    } else {
+        None
     }
 }
 
 /// A value as RabbitMQ prints it in its texts.
-pub(crate) fn printed(value: &Value<'_>) -> String {
-    if let Some(integer) = value.as_integer() {
-        return integer.to_string();
+fn printed(value: &Value<'_>) -> String {
+    if let Some(whole) = whole(value) {
+        return whole.to_string();
+    }
+    if let Some(number) = fraction(value) {
+        return format!("{number:?}");
     }
     match value {
         Value::LongString(text) | Value::Binary(text) => Escaped(text).to_string(),
         Value::Bool(flag) => flag.to_string(),
-        Value::F32(number) => number.to_string(),
-        Value::F64(number) => number.to_string(),
-        Value::Timestamp(seconds) => seconds.to_string(),
-        Value::Void => "undefined".to_owned(),
         Value::Decimal(places, number) => format!("{{{places},{number}}}"),
-        Value::Table(_) | Value::Array(_) => "[...]".to_owned(),
-        Value::I8(_)
+        Value::Table(fields) if fields.rest().is_empty() => "[]".to_owned(),
+        Value::Array(items) if items.as_bytes().is_empty() => "[]".to_owned(),
+        Value::Table(_) => "[table]".to_owned(),
+        Value::Array(_) => "[array]".to_owned(),
+        Value::Void
+        | Value::F32(_)
+        | Value::F64(_)
+        | Value::Timestamp(_)
+        | Value::I8(_)
         | Value::U8(_)
         | Value::I16(_)
         | Value::U16(_)

@@ -92,10 +92,45 @@ pub enum Refusal {
         /// The property, in RabbitMQ's word.
         property: &'static str,
     },
-    /// `x-queue-type` names no type.
-    UnknownQueueType(Name),
+    /// An argument's value has a type that cannot be.
+    InvalidType {
+        /// What was declared.
+        object: Object,
+        /// The argument.
+        argument: Name,
+        /// The field type's name.
+        kind: &'static str,
+    },
+    /// An argument that queues of this type do not have.
+    ArgumentOfOtherType {
+        /// What was declared.
+        object: Object,
+        /// The argument.
+        argument: Name,
+        /// The queue's type.
+        kind: &'static str,
+    },
+    /// A queue of that type needs a name.
+    ServerNamed {
+        /// The queue's type.
+        kind: &'static str,
+    },
+    /// The `user_id` property names somebody else.
+    UserId {
+        /// The property.
+        given: Name,
+        /// Who is logged in.
+        user: Name,
+    },
     /// A binding's `x-match` is none of the four.
     InvalidMatch {
+        /// The value as RabbitMQ prints it.
+        value: String,
+    },
+    /// A binding's `x-match` is no text.
+    InvalidMatchType {
+        /// The field type's name.
+        kind: &'static str,
         /// The value as RabbitMQ prints it.
         value: String,
     },

@@ -2,12 +2,12 @@
 //! the record that has it. One message has one slot, however many queues it reached.
 //!
 //! Invariant: a slot lives as long as an entry refers to it; a message without content has an
-//! index to fetch it by.
+//! origin to fetch it by.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use menzil_model::fact::Extent;
+use menzil_model::fact::{Extent, Origin};
 use menzil_model::{Map, Message, QueueId};
 
 /// A slot of the store. Reused once the message is gone.
@@ -18,8 +18,8 @@ pub(crate) struct MessageId(u32);
 struct Slot {
     content: Option<Arc<Message>>,
     extent: Extent,
-    /// Index of the `Published` record, 0 for a transient message.
-    index: u64,
+    /// Index 0 for a transient message.
+    origin: Origin,
     references: u32,
 }
 
@@ -28,11 +28,11 @@ struct Slot {
 pub(crate) struct Store {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
-    /// Messages being fetched, by index, and the queues that wait for them.
-    fetching: Map<u64, (MessageId, Vec<QueueId>)>,
+    /// Messages being fetched, by origin, and the queues that wait for them.
+    fetching: Map<Origin, (MessageId, Vec<QueueId>)>,
     /// Durable messages with content, oldest first: what is dropped from memory first. May
-    /// name a slot that was freed or reused since; the index tells.
-    cached: VecDeque<(MessageId, u64)>,
+    /// name a slot that was freed or reused since; the origin tells.
+    cached: VecDeque<(MessageId, Origin)>,
     content_bytes: u64,
     content_bytes_max: u64,
     messages: u64,
@@ -45,7 +45,7 @@ pub(crate) enum Content {
     /// It is being fetched already; the queue is noted as waiting.
     Underway,
     /// The driver is to fetch it; the queue is noted as waiting.
-    Fetch { index: u64, chunks: Vec<u64> },
+    Fetch { origin: Origin, chunks: Vec<u64> },
     /// Nobody has it. Cannot happen while the invariant holds.
     Gone,
 }
@@ -63,7 +63,7 @@ impl Store {
         &mut self,
         content: Option<Arc<Message>>,
         extent: Extent,
-        index: u64,
+        origin: Origin,
         references: u32,
     ) -> MessageId {
         let has_content = content.is_some();
@@ -74,7 +74,7 @@ impl Store {
         let slot = Slot {
             content,
             extent,
-            index,
+            origin,
             references,
         };
         let id = if let Some(place) = self.free.pop() {
@@ -86,8 +86,8 @@ impl Store {
         if let Some(place) = self.slots.get_mut(id.0 as usize) {
             *place = Some(slot);
         }
-        if has_content && index != 0 {
-            self.cached.push_back((id, index));
+        if has_content && origin.index != 0 {
+            self.cached.push_back((id, origin));
             self.shrink(Some(id));
         }
         id
@@ -101,9 +101,10 @@ impl Store {
         self.slots.get_mut(id.0 as usize).and_then(Option::as_mut)
     }
 
-    /// Index of the message's record, 0 for a transient one.
-    pub(crate) fn index(&self, id: MessageId) -> u64 {
-        self.slot(id).map_or(0, |slot| slot.index)
+    /// Where the message was published; index 0 for a transient one.
+    pub(crate) fn origin(&self, id: MessageId) -> Origin {
+        self.slot(id)
+            .map_or_else(Origin::default, |slot| slot.origin)
     }
 
     /// Size of the message and where its large body lies.
@@ -135,15 +136,15 @@ impl Store {
         if let Some(content) = &slot.content {
             return Content::Here(Arc::clone(content));
         }
-        if let Some((_, waiting)) = self.fetching.get_mut(&slot.index) {
+        if let Some((_, waiting)) = self.fetching.get_mut(&slot.origin) {
             if !waiting.contains(&queue) {
                 waiting.push(queue);
             }
             return Content::Underway;
         }
-        self.fetching.insert(slot.index, (id, vec![queue]));
+        self.fetching.insert(slot.origin, (id, vec![queue]));
         Content::Fetch {
-            index: slot.index,
+            origin: slot.origin,
             chunks: slot.extent.chunks.clone(),
         }
     }
@@ -152,13 +153,13 @@ impl Store {
     /// record could not be read.
     pub(crate) fn fetched(
         &mut self,
-        index: u64,
+        origin: Origin,
         content: Option<Arc<Message>>,
     ) -> (Vec<QueueId>, Option<MessageId>) {
-        let Some((id, waiting)) = self.fetching.remove(&index) else {
+        let Some((id, waiting)) = self.fetching.remove(&origin) else {
             return (Vec::new(), None);
         };
-        let Some(slot) = self.slot_mut(id).filter(|slot| slot.index == index) else {
+        let Some(slot) = self.slot_mut(id).filter(|slot| slot.origin == origin) else {
             return (waiting, None);
         };
         let Some(content) = content else {
@@ -167,7 +168,7 @@ impl Store {
         if slot.content.is_none() {
             slot.content = Some(content);
             self.content_bytes += self.slot(id).map_or(0, |slot| slot.extent.total_bytes);
-            self.cached.push_back((id, index));
+            self.cached.push_back((id, origin));
             self.shrink(Some(id));
         }
         (waiting, None)
@@ -198,15 +199,15 @@ impl Store {
     /// just asked for and stays.
     fn shrink(&mut self, keep: Option<MessageId>) {
         while self.content_bytes > self.content_bytes_max {
-            let Some((id, index)) = self.cached.pop_front() else {
+            let Some((id, origin)) = self.cached.pop_front() else {
                 return;
             };
             if Some(id) == keep {
-                self.cached.push_front((id, index));
+                self.cached.push_front((id, origin));
                 return;
             }
             let bytes = match self.slot_mut(id) {
-                Some(slot) if slot.index == index && slot.content.is_some() => {
+                Some(slot) if slot.origin == origin && slot.content.is_some() => {
                     slot.content = None;
                     slot.extent.total_bytes
                 }
@@ -218,10 +219,10 @@ impl Store {
 
     /// Keeps the list of cached messages from growing past the messages themselves.
     fn trim_cached(&mut self) {
-        while let Some(&(id, index)) = self.cached.front() {
+        while let Some(&(id, origin)) = self.cached.front() {
             if self
                 .slot(id)
-                .is_some_and(|slot| slot.index == index && slot.content.is_some())
+                .is_some_and(|slot| slot.origin == origin && slot.content.is_some())
             {
                 break;
             }
@@ -229,11 +230,11 @@ impl Store {
         }
         if self.cached.len() as u64 > 2 * self.messages + 1024 {
             let slots = &self.slots;
-            self.cached.retain(|(id, index)| {
+            self.cached.retain(|(id, origin)| {
                 slots
                     .get(id.0 as usize)
                     .and_then(Option::as_ref)
-                    .is_some_and(|slot| slot.index == *index && slot.content.is_some())
+                    .is_some_and(|slot| slot.origin == *origin && slot.content.is_some())
             });
         }
     }
@@ -241,8 +242,13 @@ impl Store {
     /// Indexes of all records that are still needed, in no order.
     pub(crate) fn live(&self) -> Vec<u64> {
         let mut live = Vec::new();
-        for slot in self.slots.iter().flatten().filter(|slot| slot.index != 0) {
-            live.push(slot.index);
+        for slot in self
+            .slots
+            .iter()
+            .flatten()
+            .filter(|slot| slot.origin.index != 0)
+        {
+            live.push(slot.origin.index);
             live.extend_from_slice(&slot.extent.chunks);
         }
         live
@@ -263,7 +269,7 @@ impl Store {
             .sum();
         assert_eq!(self.content_bytes, bytes, "content bytes are off");
         assert!(
-            slots().all(|slot| slot.content.is_some() || slot.index != 0),
+            slots().all(|slot| slot.content.is_some() || slot.origin.index != 0),
             "a message without content cannot be fetched"
         );
     }

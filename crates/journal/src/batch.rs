@@ -120,10 +120,6 @@ impl Classes {
         self.0 & (1 << (class as u8)) != 0
     }
 
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.0 |= other.0;
-    }
-
     /// The class that a lost record of such a batch must be taken for: the gravest, unless
     /// what was left of its header names one that is possible.
     pub(crate) fn assume(self, hint: Option<Class>) -> Class {

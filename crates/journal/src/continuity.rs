@@ -6,7 +6,7 @@
 use menzil_model::{Class, Map, Position, ShardId};
 
 use crate::damage::Damage;
-use crate::scan::{Found, Missing, assumed_class};
+use crate::scan::{Found, Hint, Missing, assumed_class};
 
 /// Follows the records in the order of the log.
 #[derive(Debug, Default)]
@@ -185,32 +185,43 @@ impl Continuity {
 
     /// Which shards the records at the end of the log were of.
     fn guess(&self, missing: &Missing, count: u64) -> Vec<(ShardId, u64)> {
-        let known = self.last_indexes();
-        if let ([shard], true) = (
-            known.keys().copied().collect::<Vec<_>>().as_slice(),
-            count > 0,
-        ) {
-            return vec![(*shard, count)];
-        }
+        let mut known = self.last_indexes();
         let mut shards: Vec<(ShardId, u64)> = Vec::new();
         for hint in &missing.hints {
-            // One of the two fields may be the damaged one; the other then still tells.
-            let by_index = || {
-                let mut fits = known
-                    .iter()
-                    .filter(|(_, last)| **last + 1 == hint.position.index);
-                let only = fits.next().map(|(shard, _)| *shard);
-                only.filter(|_| fits.next().is_none())
+            let Some(shard) = guess_shard(hint, &known) else {
+                continue;
             };
-            let by_shard = Some(hint.position.shard).filter(|shard| known.contains_key(shard));
-            if let Some(shard) = by_shard.or_else(by_index) {
-                match shards.iter_mut().find(|(other, _)| *other == shard) {
-                    Some((_, count)) => *count += 1,
-                    None => shards.push((shard, 1)),
-                }
+            *known.entry(shard).or_default() += 1;
+            match shards.iter_mut().find(|(other, _)| *other == shard) {
+                Some((_, count)) => *count += 1,
+                None => shards.push((shard, 1)),
             }
         }
+        if shards.is_empty()
+            && let [shard] = known.keys().copied().collect::<Vec<_>>().as_slice()
+        {
+            shards.push((*shard, count));
+        }
         shards
+    }
+}
+
+/// The shard that a damaged header was of: index and shard fit together, or only one of the two
+/// is damaged and the other leaves no choice.
+fn guess_shard(hint: &Hint, known: &Map<ShardId, u64>) -> Option<ShardId> {
+    let Position { shard, index } = hint.header.position;
+    let last = known.get(&shard).copied();
+    if hint.mended || last.is_some_and(|last| last + 1 == index) {
+        return (last.unwrap_or(0) + 1 == index).then_some(shard);
+    }
+    let by_index = known
+        .iter()
+        .filter(|(_, last)| **last + 1 == index)
+        .map(|(shard, _)| *shard);
+    let candidates: Vec<ShardId> = by_index.chain(last.map(|_| shard)).collect();
+    match candidates.as_slice() {
+        [shard] => Some(*shard),
+        _ => None,
     }
 }
 

@@ -35,6 +35,8 @@ pub enum StorageError {
     },
     /// The disk is full and even the reserve is used up.
     Full,
+    /// An encoder took away bytes that others had appended; that is a bug of the caller.
+    Encoder,
     /// The journal was closed.
     Closed,
 }
@@ -57,6 +59,7 @@ impl fmt::Display for StorageError {
             }
             Self::Folder { what, error } => write!(f, "{what} failed: {error}"),
             Self::Full => f.write_str("the disk is full and the journal's reserve is used up"),
+            Self::Encoder => f.write_str("an encoder damaged the pending records"),
             Self::Closed => f.write_str("the journal is closed"),
         }
     }
@@ -206,6 +209,7 @@ impl From<StorageError> for OpenError {
             error @ (StorageError::Write { .. }
             | StorageError::Sync { .. }
             | StorageError::Folder { .. }
+            | StorageError::Encoder
             | StorageError::Closed) => Self::Storage(error),
         }
     }

@@ -128,5 +128,6 @@ impl Cut {
     }
 }
 
-const ZEROS: [u8; SECTOR as usize] = [0; SECTOR as usize];
+const ZEROS: [u8; 512] = [0; 512];
+const _: () = assert!(SECTOR == 512, "the zeros fill a sector");
 const RECORDS_KEPT: usize = 64 << 10;

@@ -46,7 +46,8 @@ impl<D: Disk> Journal<D> {
     /// `committed` of its shard has reached the index.
     ///
     /// # Panics
-    /// If the payload is longer than [`Options::record_bytes_max`].
+    /// If the payload is longer than [`Options::record_bytes_max`], or if `encode` does anything
+    /// but append to the buffer, which holds the records of others; the latter ends the journal.
     pub fn append(
         &self,
         shard: ShardId,

@@ -6,7 +6,7 @@
 //! ```text
 //! inode: durable ─── what a crash leaves        names: durable ─── what a crash leaves
 //!        current ─── what reads see                    current ─── what reads see
-//!        dirty   ─── sectors that differ               changes ─── in order, a prefix survives
+//!        dirty   ─── sectors that differ               changes ─── in order, not yet durable
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,18 +35,21 @@ impl MemoryDisk {
     }
 
     /// The power goes: each unsynced sector is kept or forgotten, and of the unsynced changes
-    /// of names a prefix survives. `choose(n)` gives a number below `n`. Open handles and locks
+    /// of names a prefix or any choice survives. `choose(n)` gives a number below `n`. Open handles and locks
     /// are dead, planned failures forgotten.
     pub fn crash(&self, choose: &mut dyn FnMut(u64) -> u64) {
         let mut state = self.state();
-        let survive = choose(state.changes.len() as u64 + 1);
-        for change in state
-            .changes
-            .drain(..)
-            .take(to_usize(survive))
-            .collect::<Vec<_>>()
-        {
-            change.apply(&mut state.durable);
+        // File systems that keep the order of such changes leave a prefix, others anything.
+        let ordered = choose(2) == 0;
+        let survive = to_usize(choose(state.changes.len() as u64 + 1));
+        for (at, change) in std::mem::take(&mut state.changes).into_iter().enumerate() {
+            if if ordered {
+                at < survive
+            } else {
+                choose(2) == 0
+            } {
+                change.apply(&mut state.durable);
+            }
         }
         state.names = state.durable.clone();
         for inode in state.inodes.values_mut() {
@@ -120,6 +123,7 @@ impl MemoryDisk {
     }
 
     /// A copy that shares nothing with this one, with all handles and locks dead.
+    #[must_use]
     pub fn fork(&self) -> Self {
         let mut state = self.state().clone();
         state.restart();

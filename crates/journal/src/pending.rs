@@ -97,6 +97,8 @@ pub(crate) struct Backlog {
     tail: usize,
     runs: Map<ShardId, Run>,
     bytes: u64,
+    /// An encoder took away what others had appended.
+    broken: bool,
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +110,10 @@ struct Run {
 impl Backlog {
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -168,7 +174,11 @@ impl Backlog {
         let start = chunk.len();
         chunk.extend_from_slice(&[0; HEADER]);
         encode(chunk);
-        let length = chunk.len().saturating_sub(start + HEADER);
+        if chunk.len() < start + HEADER {
+            self.broken = true;
+            panic!("an encoder may only append to the buffer");
+        }
+        let length = chunk.len() - start - HEADER;
         assert!(
             length as u64 <= payload_max,
             "a payload of {length} bytes is over its bound"

@@ -93,6 +93,24 @@ impl RecordHeader {
     }
 }
 
+/// What a damaged header said before one of its bytes went bad. Good for naming what is lost,
+/// not for believing it: among so many tries a wrong one may pass, if seldom.
+pub(crate) fn mend(record: &[u8], offset: u64, salt: u64) -> Option<RecordHeader> {
+    let mut header = [0; HEADER];
+    header.copy_from_slice(record.get(..HEADER)?);
+    for at in 0..HEADER {
+        let damaged = *header.get(at)?;
+        for byte in 0..=u8::MAX {
+            put(&mut header, at, &[byte]);
+            if let Some(mended) = RecordHeader::check(&header, offset, salt) {
+                return Some(mended);
+            }
+        }
+        put(&mut header, at, &[damaged]);
+    }
+    None
+}
+
 /// The payload of a record whose header was accepted.
 pub(crate) fn payload<'a>(record: &'a [u8], header: &RecordHeader) -> Option<&'a [u8]> {
     record.get(HEADER..HEADER.checked_add(to_usize(u64::from(header.length)))?)
@@ -169,6 +187,17 @@ mod tests {
         let (bytes, _) = sealed(b"hello", 512, 7);
         assert_eq!(RecordHeader::check(&bytes, 512, 8), None);
         assert_eq!(RecordHeader::check(&bytes, 520, 7), None);
+    }
+
+    #[test]
+    fn a_header_with_one_bad_byte_still_names_its_record() {
+        let (bytes, header) = sealed(b"hello", 512, 7);
+        for at in 0..HEADER {
+            let mut damaged = bytes.clone();
+            damaged[at] = !damaged[at];
+            assert_eq!(mend(&damaged, 512, 7), Some(header), "byte {at}");
+        }
+        assert_eq!(mend(&[0; HEADER], 512, 7), None);
     }
 
     #[test]

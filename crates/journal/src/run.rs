@@ -30,14 +30,9 @@ impl<D: Disk> Journal<D> {
         thread::scope(|scope| {
             let _stop = Stop(self);
             scope.spawn(|| self.prepare_until_stopped());
-            loop {
-                match self.wait_until(None) {
-                    Woken::Work | Woken::TimedOut => {
-                        if let Some(commit) = self.step()? {
-                            on_commit(&commit);
-                        }
-                    }
-                    Woken::Closed => break,
+            while self.wait_until(None) != Woken::Closed {
+                if let Some(commit) = self.step()? {
+                    on_commit(&commit);
                 }
             }
             if let Some(commit) = self.step()? {

@@ -77,10 +77,20 @@ pub(crate) struct Missing {
     pub(crate) classes: Classes,
     /// How many, if the batch header that counts them is sound.
     pub(crate) count: Option<u64>,
+    /// Where their batch starts.
+    pub(crate) batch: u64,
     /// Where they lay: offset and length.
     pub(crate) regions: Vec<(u64, u64)>,
     /// What is left of the headers, to be believed only where nothing else is known.
-    pub(crate) hints: Vec<RecordHeader>,
+    pub(crate) hints: Vec<Hint>,
+}
+
+/// What is left of a damaged record header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hint {
+    pub(crate) header: RecordHeader,
+    /// One byte was damaged and the checksum says which.
+    pub(crate) mended: bool,
 }
 
 /// Which bytes are looked at.
@@ -195,7 +205,9 @@ impl Source<'_> {
                 self.damage(offset, next - offset, DamageKind::RecordHeader),
             ));
             let rest = range(self.bytes, offset, end).unwrap_or_default();
-            hints.extend(RecordHeader::decode_unchecked(rest));
+            if hints.len() < HINTS_MAX {
+                hints.extend(self.hint(rest, offset));
+            }
             sound = false;
             offset = next;
         }
@@ -210,8 +222,10 @@ impl Source<'_> {
                 .iter()
                 .map(|(_, damage)| (damage.offset, damage.length))
                 .collect();
+            let batch = start - batch::HEADER_BYTES;
             let missing = Missing {
                 damage,
+                batch,
                 classes,
                 count: missing,
                 regions,
@@ -244,6 +258,19 @@ impl Source<'_> {
         };
         let damage = self.damage(offset, header.size(), kind);
         Event::Payload(Found { span: 1, ..found }, damage)
+    }
+
+    fn hint(&self, record: &[u8], offset: u64) -> Option<Hint> {
+        if let Some(header) = record::mend(record, offset, self.salt) {
+            return Some(Hint {
+                header,
+                mended: true,
+            });
+        }
+        RecordHeader::decode_unchecked(record).map(|header| Hint {
+            header,
+            mended: false,
+        })
     }
 
     fn next_record(&self, offset: u64, end: u64) -> u64 {
@@ -289,11 +316,16 @@ impl Source<'_> {
     }
 }
 
-/// The class that a missing record is taken for.
+/// The class that a missing record is taken for: the gravest possible, unless it is known.
 pub(crate) fn assumed_class(missing: &Missing) -> Class {
-    missing
-        .classes
-        .assume(missing.hints.first().map(|hint| hint.class))
+    match missing.hints.as_slice() {
+        [hint] if hint.mended && missing.count == Some(1) => hint.header.class,
+        hints => missing
+            .classes
+            .assume(hints.first().map(|hint| hint.header.class)),
+    }
 }
 
 const PAGE: usize = 4096;
+/// A header is mended by trying; where more are damaged, naming them is hopeless anyway.
+const HINTS_MAX: usize = 16;

@@ -91,9 +91,12 @@ impl<F: DiskFile> Surveyed<F> {
 pub(crate) fn enter<D: Disk>(disk: &D) -> Result<D::Lock, OpenError> {
     // Before the lock, which creates a file: nothing of a newer version is touched.
     let known = check_format(disk)?;
-    let lock = disk.lock(LOCK).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => OpenError::Locked,
-        _ => OpenError::io("locking the data folder")(error),
+    let lock = disk.lock(LOCK).map_err(|error| {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            OpenError::Locked
+        } else {
+            OpenError::io("locking the data folder")(error)
+        }
     })?;
     if !known && !check_format(disk)? {
         let text = format!("{FORMAT_NAME}{FORMAT_VERSION}\n");
@@ -224,7 +227,7 @@ fn survey_segment<D: Disk>(disk: &D, id: u64) -> io::Result<Surveyed<D::File>> {
         first = (1..bytes.len() as u64 / SECTOR)
             .find_map(|sector| BatchHeader::decode(&bytes, sector * SECTOR, id, salt));
     }
-    let salt = salt.or(first.map(|first| first.salt)).unwrap_or(0);
+    let salt = salt.or_else(|| first.map(|first| first.salt)).unwrap_or(0);
     let contents = disk
         .open(&Name::Directory(id).to_string())
         .and_then(|file| read_all(&file))
@@ -241,7 +244,9 @@ fn survey_segment<D: Disk>(disk: &D, id: u64) -> io::Result<Surveyed<D::File>> {
         fresh: header.is_some_and(|header| header.fresh),
         headless: header.is_none(),
         first: first.filter(|first| first.offset == segment::HEADER_BYTES),
-        number: number.or(first.map(|first| first.number)).unwrap_or(0),
+        number: number
+            .or_else(|| first.map(|first| first.number))
+            .unwrap_or(0),
         contents,
     })
 }

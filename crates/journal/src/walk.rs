@@ -26,7 +26,9 @@ pub(crate) trait Visitor {
     /// A record that is damaged or lost.
     fn quarantined(&mut self, position: Position, class: Class, what: &Damage);
     /// All that was found in a segment, in the order of its bytes.
-    fn segment(&mut self, _segment: u64, _scan: &Scan, _bytes: &[u8]) {}
+    fn segment(&mut self, _segment: u64, _scan: &Scan) {}
+    /// Batches are missing at the end of a segment.
+    fn end_missing(&mut self, _missing: &Missing) {}
     /// Names what a damage cost.
     fn lost(&mut self, _lost: &Lost) {}
 }
@@ -156,7 +158,7 @@ impl Walk {
             self.last_number = scan.last_number;
         }
         match next {
-            Some(next) => self.check_end(id, &scan, next, bytes.len() as u64),
+            Some(next) => self.check_end(id, &scan, next, surveyed.segment.length, visitor),
             None if scan.torn_bytes > 0 => {
                 let torn = TornTail {
                     segment: id,
@@ -168,7 +170,7 @@ impl Walk {
             None => {}
         }
         self.contents.push(contents);
-        visitor.segment(id, &scan, &bytes);
+        visitor.segment(id, &scan);
         Ok(())
     }
 
@@ -295,26 +297,35 @@ impl Walk {
     }
 
     /// A segment after which another was used must end right before that one's first batch.
-    fn check_end<F>(&mut self, id: u64, scan: &Scan, next: &Surveyed<F>, length: u64) {
+    fn check_end<F>(
+        &mut self,
+        id: u64,
+        scan: &Scan,
+        next: &Surveyed<F>,
+        length: u64,
+        visitor: &mut dyn Visitor,
+    ) {
         let Some(first) = next.first.filter(|first| first.previous == id) else {
             return;
         };
         if scan.batches == 0 || first.number != scan.last_number + 1 {
             let kind = DamageKind::MissingBatches;
             let rest = length.saturating_sub(scan.end);
-            let damage = Damage {
-                segment: id,
-                offset: scan.end,
-                length: rest,
-                kind,
-            };
-            self.continuity.missing(Missing {
-                damage,
+            let missing = Missing {
+                damage: Damage {
+                    segment: id,
+                    offset: scan.end,
+                    length: rest,
+                    kind,
+                },
+                batch: scan.end,
                 classes: Classes::ALL,
                 count: None,
                 regions: vec![(scan.end, rest)],
                 hints: Vec::new(),
-            });
+            };
+            visitor.end_missing(&missing);
+            self.continuity.missing(missing);
         }
     }
 

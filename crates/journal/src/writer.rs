@@ -108,7 +108,7 @@ impl<D: Disk> Journal<D> {
     }
 
     fn commit(&self, writer: &mut Writer<D::File>) -> Result<Option<Commit>, StorageError> {
-        if !self.take_pending() {
+        if !self.take_pending()? {
             return Ok(None);
         }
         let mut commit = Commit::default();
@@ -137,15 +137,18 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Moves the backlog into flight; whether there was one.
-    fn take_pending(&self) -> bool {
+    fn take_pending(&self) -> Result<bool, StorageError> {
         let mut flight = writing(&self.flight);
         let mut pending = locked(&self.pending);
+        if pending.backlog.is_broken() {
+            return Err(StorageError::Encoder);
+        }
         if pending.backlog.is_empty() {
-            return false;
+            return Ok(false);
         }
         std::mem::swap(&mut pending.backlog, &mut *flight);
         pending.eager = false;
-        true
+        Ok(true)
     }
 
     fn write_batch(

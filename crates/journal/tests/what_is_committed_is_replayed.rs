@@ -1,4 +1,5 @@
 //! The plain life of a journal: append, commit, read, close, open.
+#![expect(clippy::cast_possible_truncation, reason = "a test may")]
 
 mod common;
 
@@ -156,7 +157,7 @@ fn lazy_records_ride_with_the_next_commit() {
     let lazy = |text: &[u8]| {
         let text = text.to_vec();
         journal.append_lazy(ShardId(1), Class::Message, |bytes| {
-            bytes.extend_from_slice(&text)
+            bytes.extend_from_slice(&text);
         })
     };
     lazy(b"settled");
@@ -188,7 +189,7 @@ fn a_failed_sync_ends_the_journal_for_ever() {
     assert!(!journal.has_room(1));
     drop(journal);
     // Everything that was not synced is forgotten by this crash.
-    disk.crash(&mut |bound| if bound == 2 { 1 } else { 0 });
+    disk.crash(&mut |bound| u64::from(bound == 2));
     assert_eq!(open(&disk).unwrap().1.payloads(1), [b"kept"]);
 }
 
@@ -210,7 +211,7 @@ fn a_batch_takes_several_appends_of_several_shards_and_classes() {
     let mut batch = journal.batch();
     for n in 0..10_u8 {
         batch.append(ShardId(u32::from(n % 2)), Class::Topology, |bytes| {
-            bytes.push(n)
+            bytes.push(n);
         });
     }
     batch.append_lazy(ShardId(1), Class::Session, |_| ());
@@ -250,7 +251,9 @@ fn a_dump_tells_everything_in_order() {
             ));
         }
         Dumped::Segment { segment, .. } => told.push(format!("segment {segment}")),
-        other => told.push(format!("{other:?}")),
+        other @ (Dumped::Checkpoint { .. } | Dumped::Damaged { .. } | Dumped::Torn { .. } | _) => {
+            panic!("{other:?}")
+        }
     })
     .unwrap();
     let expected = [
@@ -262,6 +265,19 @@ fn a_dump_tells_everything_in_order() {
         "batch of 0",
     ];
     assert_eq!(told, expected);
+}
+
+#[test]
+fn an_encoder_that_takes_bytes_away_ends_the_journal() {
+    let disk = MemoryDisk::new(13);
+    let (journal, _) = open(&disk).unwrap();
+    append(&journal, 1, b"of another");
+    let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        journal.append(ShardId(1), Class::Message, Vec::clear);
+    }));
+    assert!(broken.is_err());
+    assert!(matches!(journal.step(), Err(StorageError::Encoder)));
+    assert_eq!(journal.committed(ShardId(1)), 0);
 }
 
 #[test]

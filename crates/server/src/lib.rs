@@ -1,1 +1,21 @@
 //! Listeners, connection tasks and the shard driver.
+//!
+//! What is decided is decided in the crates below; here are sockets, threads, clocks and files.
+//! Invariant: no lock is held across an await, and nothing is awaited per message.
+
+mod clock;
+pub mod config;
+mod connection;
+mod driver;
+mod listener;
+pub mod log;
+mod secret;
+mod server;
+mod stats;
+mod turnstile;
+mod users;
+
+pub use driver::EXIT_STORAGE;
+pub use secret::Secret;
+pub use server::{Ready, Server, StartError, stats_socket};
+pub use users::{LoginRefused, PasswordHash, Users};

@@ -280,3 +280,129 @@ impl Index {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+    use menzil_model::fact::{Extent, Origin};
+    use proptest::prelude::*;
+
+    /// The same queue as one sorted list of all entries and who is out.
+    #[derive(Default)]
+    struct Naive {
+        entries: BTreeMap<u64, (Item, bool)>,
+    }
+
+    impl Naive {
+        fn ready(&self) -> Vec<u64> {
+            self.entries
+                .iter()
+                .filter(|(_, (_, out))| !out)
+                .map(|(s, _)| *s)
+                .collect()
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert { skip: u64, expires_at: Option<u64> },
+        TakeHead,
+        PutBack(u64),
+        Remove(u64),
+        RemoveRange(u64, u64),
+        Expire(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..3_u64, prop::option::of(0..50_u64))
+                .prop_map(|(skip, expires_at)| Step::Insert { skip, expires_at }),
+            3 => Just(Step::TakeHead),
+            2 => (0..60_u64).prop_map(Step::PutBack),
+            1 => (0..60_u64).prop_map(Step::Remove),
+            1 => (0..60_u64, 0..30_u64).prop_map(|(first, span)| Step::RemoveRange(first, span)),
+            1 => (0..50_u64).prop_map(Step::Expire),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_as_a_sorted_list(steps in prop::collection::vec(step(), 0..200)) {
+            let mut store = Store::new(0);
+            let message = store.insert(None, Extent::default(), Origin::default(), 1);
+            let mut index = Index::default();
+            let mut naive = Naive::default();
+            let mut next = 1;
+            for step in steps {
+                match step {
+                    Step::Insert { skip, expires_at } => {
+                        next += skip;
+                        let item = Item {
+                            sequence: Sequence(next),
+                            message,
+                            body_bytes: next,
+                            expires_at,
+                            durable: next % 2 == 0,
+                            redelivered: false,
+                        };
+                        index.insert(item);
+                        naive.entries.insert(next, (item, false));
+                        next += 1;
+                    }
+                    Step::TakeHead => {
+                        let head = naive.ready().first().copied();
+                        let taken = index.take_head().map(|item| item.sequence.0);
+                        prop_assert_eq!(taken, head);
+                        if let Some(entry) = head.and_then(|head| naive.entries.get_mut(&head)) {
+                            entry.1 = true;
+                        }
+                    }
+                    Step::PutBack(sequence) => {
+                        let out = naive.entries.get_mut(&sequence).filter(|(_, out)| *out);
+                        prop_assert_eq!(index.put_back(Sequence(sequence)), out.is_some());
+                        if let Some((item, out)) = out {
+                            *out = false;
+                            item.redelivered = true;
+                        }
+                    }
+                    Step::Remove(sequence) => {
+                        let removed = index.remove(Sequence(sequence));
+                        let expected = naive.entries.remove(&sequence).map(|(item, _)| item);
+                        prop_assert_eq!(removed, expected);
+                    }
+                    Step::RemoveRange(first, span) => {
+                        let last = first + span;
+                        let mut removed = Vec::new();
+                        let range = (Sequence(first), Sequence(last));
+                        index.remove_range(range.0, range.1, &mut |item| {
+                            removed.push(item.sequence.0);
+                        });
+                        let expected: Vec<u64> =
+                            naive.entries.range(first..=last).map(|(s, _)| *s).collect();
+                        naive.entries.retain(|sequence, _| !expected.contains(sequence));
+                        prop_assert_eq!(removed, expected);
+                    }
+                    Step::Expire(now) => {
+                        let mut due = index.expired(now, usize::MAX);
+                        due.sort_unstable();
+                        let expected: Vec<Sequence> = naive
+                            .entries
+                            .values()
+                            .filter(|(item, out)| {
+                                !out && item.expires_at.is_some_and(|at| at <= now)
+                            })
+                            .map(|(item, _)| item.sequence)
+                            .collect();
+                        prop_assert_eq!(due, expected);
+                    }
+                }
+                index.check_invariants();
+                let ready: Vec<u64> = index.ready().map(|item| item.sequence.0).collect();
+                prop_assert_eq!(ready, naive.ready());
+                prop_assert_eq!(index.len(), naive.entries.len() as u64);
+                prop_assert_eq!(index.head().map(|i| i.sequence.0), naive.ready().first().copied());
+            }
+        }
+    }
+}

@@ -102,23 +102,25 @@ impl Settings {
         let text = |argument: &'static str| match arguments.find(argument.as_bytes()) {
             None => Ok(None),
             Some(Value::LongString(text)) => Ok(Some(text)),
-            Some(other) => Err(invalid(
-                argument,
-                format!("{{unacceptable_type,{}}}", other.type_name()),
-            )),
+            Some(other) => Err(invalid(argument, unacceptable(&other))),
         };
         let time = |argument: &'static str, first: i128| match number(argument, first)? {
             Some(time) if time > TTL_MAX => {
-                Err(invalid(argument, format!("{{value_too_big,{time}}}")))
+                Err(invalid(argument, format!("{{value_too_large,{time}}}")))
             }
             time => Ok(time),
         };
+        // In RabbitMQ's order, which decides what a client with two mistakes hears of.
+        let expires = time("x-expires", 1)?;
+        let message_ttl = time("x-message-ttl", 0)?;
+        let length_max = number("x-max-length", 0)?;
+        let bytes_max = number("x-max-length-bytes", 0)?;
         check_kind(queue, arguments, &invalid)?;
         Ok(Self {
-            expires: time("x-expires", 1)?,
-            message_ttl: time("x-message-ttl", 0)?,
-            length_max: number("x-max-length", 0)?,
-            bytes_max: number("x-max-length-bytes", 0)?,
+            expires,
+            message_ttl,
+            length_max,
+            bytes_max,
             overflow: match text("x-overflow")? {
                 None | Some(b"drop-head") => Overflow::DropHead,
                 Some(b"reject-publish") => Overflow::RejectPublish,
@@ -128,10 +130,7 @@ impl Settings {
                         argument: Name::from("x-overflow=reject-publish-dlx"),
                     });
                 }
-                Some(other) => {
-                    let reason = format!("{{invalid_overflow,<<\"{}\">>}}", Escaped(other));
-                    return Err(invalid("x-overflow", reason));
-                }
+                Some(_) => return Err(invalid("x-overflow", "invalid_overflow".to_owned())),
             },
         })
     }
@@ -143,42 +142,70 @@ fn check_kind(
     arguments: &Table,
     invalid: &impl Fn(&'static str, String) -> Refusal,
 ) -> Result<(), Refusal> {
-    match arguments.find(b"x-queue-type") {
-        None | Some(Value::LongString(b"classic" | b"quorum")) => {}
+    let object = || Object::Queue(queue.clone());
+    let is_quorum = match arguments.find(b"x-queue-type") {
+        None | Some(Value::LongString(b"" | b"classic")) => false,
+        Some(Value::LongString(b"quorum")) => true,
         Some(Value::LongString(b"stream")) => {
+            let argument = Name::from("x-queue-type=stream");
             return Err(Refusal::UnsupportedArgument {
-                object: Object::Queue(queue.clone()),
-                argument: Name::from("x-queue-type=stream"),
+                object: object(),
+                argument,
             });
         }
         Some(Value::LongString(other)) => {
-            return Err(Refusal::UnknownQueueType(Name::cut(other)));
-        }
-        Some(other) => {
-            let reason = format!("{{unacceptable_type,{}}}", other.type_name());
+            let reason = format!("\"unsupported queue type '{}'\"", Escaped(other));
             return Err(invalid("x-queue-type", reason));
         }
+        Some(other) => return Err(invalid("x-queue-type", unacceptable(&other))),
+    };
+    if is_quorum {
+        for argument in ["x-queue-mode", "x-queue-version"] {
+            if arguments.find(argument.as_bytes()).is_some() {
+                let (object, argument) = (object(), Name::from(argument));
+                return Err(Refusal::ArgumentOfOtherType {
+                    object,
+                    argument,
+                    kind: "quorum",
+                });
+            }
+        }
     }
-    match arguments
-        .find(b"x-queue-version")
-        .map(|value| value.as_integer())
-    {
-        None | Some(Some(1 | 2)) => Ok(()),
-        Some(Some(other)) => Err(invalid(
-            "x-queue-version",
-            format!("{{unsupported_version,{other}}}"),
-        )),
-        Some(None) => Err(invalid(
-            "x-queue-version",
-            "{unacceptable_type,longstr}".to_owned(),
-        )),
+    match arguments.find(b"x-queue-leader-locator") {
+        None | Some(Value::LongString(b"client-local" | b"balanced")) => {}
+        Some(Value::LongString(_)) => {
+            let reason = "invalid_queue_locator_arg".to_owned();
+            return Err(invalid("x-queue-leader-locator", reason));
+        }
+        Some(other) => return Err(invalid("x-queue-leader-locator", unacceptable(&other))),
     }
+    match arguments.find(b"x-queue-version") {
+        None => Ok(()),
+        Some(value) => match value.as_integer() {
+            Some(2) => Ok(()),
+            Some(other) => {
+                let reason = format!("\"unsupported queue version '{other}'\"");
+                Err(invalid("x-queue-version", reason))
+            }
+            None => Err(invalid("x-queue-version", no_integer(&value))),
+        },
+    }
+}
+
+/// RabbitMQ's term for a value of the wrong type.
+fn unacceptable(value: &Value<'_>) -> String {
+    format!("{{unacceptable_type,{}}}", value.type_name())
+}
+
+/// RabbitMQ's term where an integer is wanted.
+fn no_integer(value: &Value<'_>) -> String {
+    format!("\"expected integer, got {}\"", value.type_name())
 }
 
 /// The number, or RabbitMQ's term for what is wrong with it.
 fn non_negative(value: &Value<'_>, first: i128) -> Result<u64, String> {
     let Some(number) = value.as_integer() else {
-        return Err(format!("{{unacceptable_type,{}}}", value.type_name()));
+        return Err(no_integer(value));
     };
     if number < 0 {
         return Err(format!("{{value_negative,{number}}}"));
@@ -186,7 +213,7 @@ fn non_negative(value: &Value<'_>, first: i128) -> Result<u64, String> {
     if number < first {
         return Err(format!("{{value_zero,{number}}}"));
     }
-    u64::try_from(number).map_err(|_| format!("{{value_too_big,{number}}}"))
+    u64::try_from(number).map_err(|_| format!("{{value_too_large,{number}}}"))
 }
 
 /// Reads the `expiration` property: digits only, in range.
@@ -210,13 +237,13 @@ pub(crate) fn parse_expiration(value: &[u8]) -> Result<u64, Refusal> {
     }
     let number: i128 = text
         .parse()
-        .map_err(|_| refuse("{value_too_big}".to_owned()))?;
+        .map_err(|_| refuse("{value_too_large}".to_owned()))?;
     if number < 0 {
         return Err(refuse(format!("{{value_negative,{number}}}")));
     }
     match u64::try_from(number) {
         Ok(number) if number <= TTL_MAX => Ok(number),
-        _ => Err(refuse(format!("{{value_too_big,{number}}}"))),
+        _ => Err(refuse(format!("{{value_too_large,{number}}}"))),
     }
 }
 
@@ -252,7 +279,7 @@ mod tests {
         assert_eq!(reason(parse("x-expires", Value::I32(0))), "{value_zero,0}");
         assert_eq!(
             reason(parse("x-max-length", Value::LongString(b"5"))),
-            "{unacceptable_type,longstr}"
+            "\"expected integer, got longstr\""
         );
     }
 

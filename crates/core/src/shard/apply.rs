@@ -1,7 +1,7 @@
 //! What facts do. Nothing here decides or counts numbers out: a fact has them all. The same
 //! code runs when a fact is made and when it is read back.
 
-use menzil_model::fact::{Entry, Published, QueueDefinition, Range, Stored, Why};
+use menzil_model::fact::{Entry, Origin, Published, QueueDefinition, Range, Stored, Why};
 use menzil_model::{Fact, QueueId, Sequence};
 
 use super::Shard;
@@ -11,6 +11,16 @@ impl Shard {
     /// Applies a fact; `index` is that of its record, 0 where it has none. For recovery the
     /// driver calls it with the facts of a checkpoint and of the records after it, in order.
     pub fn apply(&mut self, index: u64, fact: Fact) {
+        let Fact::Group(facts) = fact else {
+            self.apply_part(Origin { index, part: 0 }, fact);
+            return;
+        };
+        for (part, fact) in (0..).zip(facts) {
+            self.apply_part(Origin { index, part }, fact);
+        }
+    }
+
+    fn apply_part(&mut self, origin: Origin, fact: Fact) {
         match fact {
             Fact::VirtualHostCreated { name } => self.name = name,
             Fact::ExchangeDeclared(exchange) => {
@@ -27,19 +37,15 @@ impl Shard {
                 self.topology.unbind(&binding);
             }
             Fact::Chunk(_) => {}
-            Fact::Published(published) => self.apply_published(index, published),
+            Fact::Published(published) => self.apply_published(origin, published),
             Fact::Stored(stored) => self.apply_stored(stored),
             Fact::Settled { queue, ranges, why } => {
                 for range in ranges {
                     self.apply_settled(queue, range, why);
                 }
             }
-            Fact::Delivering { queue, below } => self.apply_delivering(index, queue, below),
-            Fact::Group(facts) => {
-                for fact in facts {
-                    self.apply(index, fact);
-                }
-            }
+            Fact::Delivering { queue, below } => self.apply_delivering(origin.index, queue, below),
+            Fact::Group(_) => debug_assert!(false, "groups do not nest"),
             Fact::Numbering { exchange, queue } => {
                 self.next_exchange = self.next_exchange.max(exchange);
                 self.next_queue = self.next_queue.max(queue);
@@ -78,7 +84,7 @@ impl Shard {
         }
     }
 
-    fn apply_published(&mut self, index: u64, published: Published) {
+    fn apply_published(&mut self, origin: Origin, published: Published) {
         let Published {
             message,
             extent,
@@ -93,8 +99,8 @@ impl Shard {
         }
         let body_bytes = extent.body_bytes;
         let durable = entries.iter().any(|entry| entry.durable);
-        let index = if durable { index } else { 0 };
-        let message = self.store.insert(message, extent, index, references);
+        let origin = if durable { origin } else { Origin::default() };
+        let message = self.store.insert(message, extent, origin, references);
         for entry in &entries {
             self.enter(entry, message, body_bytes);
         }
@@ -102,12 +108,12 @@ impl Shard {
 
     fn apply_stored(&mut self, stored: Stored) {
         let Stored {
-            index,
+            origin,
             extent,
             entries,
         } = stored;
         self.apply_published(
-            index,
+            origin,
             Published {
                 message: None,
                 extent,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use menzil_model::fact::{Entries, Entry, Stored};
+use menzil_model::fact::{Binding, Destination, Entries, Entry, Origin, Stored};
 use menzil_model::{Fact, QueueId, Sequence};
 
 use super::Shard;
@@ -43,24 +43,27 @@ impl Shard {
             });
         }
         for exchange in &exchanges {
-            for binding in self.topology.bindings_from(exchange.id) {
-                if self.is_durable_destination(&binding.destination) {
-                    sink(&Fact::Bound(binding.clone()));
-                }
+            let from = self.topology.bindings_from(exchange.id);
+            let mut bindings: Vec<_> = from
+                .filter(|b| self.is_durable_destination(&b.destination))
+                .collect();
+            bindings.sort_unstable_by(|a, b| order_of(a).cmp(&order_of(b)));
+            for binding in bindings {
+                sink(&Fact::Bound(binding.clone()));
             }
         }
         self.checkpoint_messages(&queues, sink);
     }
 
     fn checkpoint_messages(&self, queues: &[QueueId], sink: &mut dyn FnMut(&Fact)) {
-        let mut places: BTreeMap<(u64, MessageId), Entries> = BTreeMap::new();
+        let mut places: BTreeMap<(Origin, MessageId), Entries> = BTreeMap::new();
         for id in queues {
             let Some(queue) = self.queues.get(id) else {
                 continue;
             };
             for item in queue.index.items().filter(|item| item.durable) {
                 places
-                    .entry((self.store.index(item.message), item.message))
+                    .entry((self.store.origin(item.message), item.message))
                     .or_default()
                     .push(Entry {
                         queue: *id,
@@ -70,9 +73,9 @@ impl Shard {
                     });
             }
         }
-        for ((index, message), entries) in places {
+        for ((origin, message), entries) in places {
             sink(&Fact::Stored(Stored {
-                index,
+                origin,
                 extent: self.store.extent(message),
                 entries,
             }));
@@ -90,8 +93,7 @@ impl Shard {
         queues
     }
 
-    fn is_durable_destination(&self, destination: &menzil_model::fact::Destination) -> bool {
-        use menzil_model::fact::Destination;
+    fn is_durable_destination(&self, destination: &Destination) -> bool {
         match destination {
             Destination::Queue(id) => self
                 .queues
@@ -109,6 +111,7 @@ impl Shard {
     pub fn live(&self) -> Vec<u64> {
         let mut live = self.store.live();
         live.sort_unstable();
+        live.dedup();
         live
     }
 
@@ -125,4 +128,13 @@ impl Shard {
             }
         }
     }
+}
+
+/// An order of one exchange's bindings that does not depend on how they came about.
+fn order_of(binding: &Binding) -> (Destination, &[u8], &[u8]) {
+    (
+        binding.destination,
+        binding.key.as_bytes(),
+        binding.arguments.as_bytes(),
+    )
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use menzil_model::ConnectionId;
+use menzil_model::{ConnectionId, Name};
 
 use super::{Connection, Shard};
 use crate::channel::{Channel, Mode, Verdict};
@@ -11,9 +11,15 @@ use crate::effect::{ConnectionOutput, Reply};
 use crate::turn::Turn;
 
 impl Shard {
-    pub(super) fn open_connection(&mut self, connection: ConnectionId, cancel_notify: bool) {
+    pub(super) fn open_connection(
+        &mut self,
+        connection: ConnectionId,
+        user: Name,
+        cancel_notify: bool,
+    ) {
         let credit = i64::try_from(self.settings.credit_bytes).unwrap_or(i64::MAX);
         let state = Connection {
+            user,
             cancel_notify,
             credit,
             channels: BTreeSet::new(),
@@ -73,6 +79,7 @@ impl Shard {
     }
 
     pub(super) fn open_channel(&mut self, turn: &mut Turn<'_>, key: ChannelKey) {
+        self.close_channel(turn, key);
         let Some(connection) = self.connections.get_mut(&key.connection) else {
             return;
         };

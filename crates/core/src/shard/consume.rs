@@ -35,13 +35,13 @@ impl Shard {
             arguments,
             ..
         } = consume;
-        let (id, name) = self.queue_for(key, &queue)?;
         let Some(channel) = self.channels.get(&key) else {
             return Ok(());
         };
         if !consumer_tag.is_empty() && channel.consumers.contains_key(&consumer_tag) {
             return Err(Refusal::ConsumerTagInUse(consumer_tag));
         }
+        let (id, name) = self.queue_for(key, &queue)?;
         if channel.consumers.len() >= self.settings.consumers_per_channel_max {
             let limit = self.settings.consumers_per_channel_max as u64;
             return Err(Refusal::LimitReached {

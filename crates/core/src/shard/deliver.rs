@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use menzil_model::fact::Why;
+use menzil_model::fact::{Origin, Why};
 use menzil_model::{ConnectionId, Fact, Message, QueueId};
 
 use super::Shard;
@@ -92,8 +92,8 @@ impl Shard {
         match self.store.content(item.message, queue) {
             Content::Here(message) => Some(message),
             Content::Underway => None,
-            Content::Fetch { index, chunks } => {
-                turn.effects.push(Effect::Fetch { index, chunks });
+            Content::Fetch { origin, chunks } => {
+                turn.effects.push(Effect::Fetch { origin, chunks });
                 self.fetch_ahead(turn, queue);
                 None
             }
@@ -116,8 +116,8 @@ impl Shard {
             .map(|item| item.message)
             .collect();
         for message in next {
-            if let Content::Fetch { index, chunks } = self.store.content(message, id) {
-                turn.effects.push(Effect::Fetch { index, chunks });
+            if let Content::Fetch { origin, chunks } = self.store.content(message, id) {
+                turn.effects.push(Effect::Fetch { origin, chunks });
             }
         }
     }
@@ -252,11 +252,11 @@ impl Shard {
     pub(super) fn fetched(
         &mut self,
         turn: &mut Turn<'_>,
-        index: u64,
+        origin: Origin,
         message: Option<Arc<Message>>,
     ) {
         self.counters.fetched += 1;
-        let (waiting, damaged) = self.store.fetched(index, message);
+        let (waiting, damaged) = self.store.fetched(origin, message);
         if let Some(message) = damaged {
             self.drop_damaged(turn, message);
         }

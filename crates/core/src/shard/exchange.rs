@@ -358,10 +358,10 @@ fn check_arguments(arguments: &Table, object: &Object) -> Result<(), Refusal> {
             _ => true,
         };
         if !fits {
-            return Err(Refusal::InvalidArgument {
+            return Err(Refusal::InvalidType {
                 object: object.clone(),
                 argument: Name::cut(name),
-                reason: format!("{{unacceptable_type,{}}}", value.type_name()),
+                kind: value.type_name(),
             });
         }
     }
@@ -381,7 +381,7 @@ fn check_equivalent(
     compare_flag(of, "auto_delete", declare.auto_delete, current.auto_delete)?;
     compare_flag(of, "internal", declare.internal, current.internal)?;
     for argument in ["alternate-exchange", "atomic-routing"] {
-        compare_argument(of, argument, &declare.arguments, &current.arguments)?;
+        compare_argument(of, argument, None, &declare.arguments, &current.arguments)?;
     }
     Ok(())
 }

@@ -71,6 +71,7 @@ impl Default for ShardSettings {
 /// What a shard knows of a connection.
 #[derive(Debug)]
 struct Connection {
+    user: Name,
     cancel_notify: bool,
     /// Bytes that deliveries may still add to its outbox; deliveries stop at zero or below.
     credit: i64,
@@ -148,13 +149,13 @@ impl Shard {
         match command {
             Command::Request { channel, request } => self.request(&mut turn, channel, request),
             Command::Drained { connection, bytes } => self.drained(connection, bytes),
-            Command::Fetched { index, message } => self.fetched(&mut turn, index, message),
+            Command::Fetched { origin, message } => self.fetched(&mut turn, origin, message),
             Command::ConnectionOpened {
                 connection,
-                user: _,
+                user,
                 cancel_notify,
             } => {
-                self.open_connection(connection, cancel_notify);
+                self.open_connection(connection, user, cancel_notify);
             }
             Command::ConnectionClosed { connection } => {
                 self.close_connection(&mut turn, connection);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use menzil_model::fact::{Entries, Entry, Extent, Published, Ranges, Why};
-use menzil_model::{Fact, Map, Message, Properties, QueueId, Sequence};
+use menzil_model::{Fact, Map, Message, Name, Properties, QueueId, Sequence};
 
 use super::Shard;
 use crate::channel::{HeldPublish, Mode};
@@ -68,6 +68,9 @@ impl Shard {
         let properties = Properties::parse(&publish.properties).unwrap_or_default();
         let ttl = properties.expiration.map(parse_expiration).transpose()?;
         let persistent = properties.is_persistent();
+        if let Some(given) = properties.user_id {
+            self.check_user(key, given)?;
+        }
         let keys = RoutingKeys::new(publish.routing_key.as_bytes(), &properties)?;
         let mut targets = std::mem::take(&mut self.targets);
         let _routed = self
@@ -140,6 +143,21 @@ impl Shard {
         let index = self.enter_queues(turn, held.message, intake.entries, &pending);
         self.confirm(turn, key, confirm, index, !intake.refused);
         Ok(())
+    }
+
+    /// The `user_id` property, where there is one, tells the truth.
+    fn check_user(&self, key: ChannelKey, given: &[u8]) -> Result<(), Refusal> {
+        match self
+            .connections
+            .get(&key.connection)
+            .map(|connection| &connection.user)
+        {
+            Some(user) if user.as_bytes() != given => Err(Refusal::UserId {
+                given: Name::cut(given),
+                user: user.clone(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn message_of(&self, publish: &Publish, strip: bool) -> Message {

@@ -3,7 +3,7 @@
 use menzil_model::fact::{
     Binding, Destination, ExchangeDefinition, QueueDefinition, Range, Ranges, Why,
 };
-use menzil_model::{Fact, Name, QueueId, Sequence, Value};
+use menzil_model::{Fact, Name, QueueId, Sequence, Table, Value};
 
 use super::Shard;
 use super::exchange::Gone;
@@ -34,7 +34,11 @@ impl Shard {
         key: ChannelKey,
         name: &Name,
     ) -> Result<(QueueId, Name), Refusal> {
-        let name = self.queue_name(key, name)?;
+        self.queue_named(key, self.queue_name(key, name)?)
+    }
+
+    /// As [`Shard::queue_for`], but an empty name is a name, and nobody's.
+    fn queue_named(&self, key: ChannelKey, name: Name) -> Result<(QueueId, Name), Refusal> {
         let Some(id) = self.topology.queue(name.as_bytes()) else {
             return Err(Refusal::NotFound(Object::Queue(name)));
         };
@@ -52,7 +56,7 @@ impl Shard {
     ) -> Result<(), Refusal> {
         let nowait = declare.nowait;
         let (id, name) = if declare.passive {
-            self.queue_for(key, &declare.queue)?
+            self.queue_named(key, declare.queue)?
         } else {
             self.declare_actively(turn, key, declare)?
         };
@@ -78,6 +82,9 @@ impl Shard {
         mut declare: QueueDeclare,
     ) -> Result<(QueueId, Name), Refusal> {
         if declare.queue.is_empty() {
+            if is_quorum(&declare.arguments) {
+                return Err(Refusal::ServerNamed { kind: "quorum" });
+            }
             declare.queue = generated_name("amq.gen-", declare.entropy);
             let id = self.create_queue(turn, key, &declare)?;
             return Ok((id, declare.queue));
@@ -106,7 +113,7 @@ impl Shard {
     ) -> Result<QueueId, Refusal> {
         let name = declare.queue.clone();
         Settings::parse(&name, &declare.arguments)?;
-        if let Some(Value::LongString(b"quorum")) = declare.arguments.find(b"x-queue-type") {
+        if is_quorum(&declare.arguments) {
             check_quorum(&name, declare)?;
         }
         let id = QueueId(self.next_queue);
@@ -147,11 +154,11 @@ impl Shard {
                 let Some(queue) = self.queues.get(&id) else {
                     return Ok(());
                 };
-                if if_unused && !queue.consumers.is_empty() {
-                    return Err(Refusal::InUse(Object::Queue(name)));
-                }
                 if if_empty && queue.index.ready_count() > 0 {
                     return Err(Refusal::NotEmpty(name));
+                }
+                if if_unused && !queue.consumers.is_empty() {
+                    return Err(Refusal::InUse(Object::Queue(name)));
                 }
                 let ready = queue.index.ready_count();
                 self.delete_queue(turn, id);
@@ -219,13 +226,9 @@ impl Shard {
 
     fn binding_of(
         &self,
-        key: ChannelKey,
         bind: &QueueBind,
+        (id, name): (QueueId, Name),
     ) -> Result<(Binding, &ExchangeDefinition, bool), Refusal> {
-        if bind.exchange.is_empty() {
-            return Err(Refusal::DefaultExchange);
-        }
-        let (id, name) = self.queue_for(key, &bind.queue)?;
         let exchange = self
             .topology
             .exchange(bind.exchange.as_bytes())
@@ -254,7 +257,15 @@ impl Shard {
         key: ChannelKey,
         bind: &QueueBind,
     ) -> Result<(), Refusal> {
-        let (binding, exchange, durable) = self.binding_of(key, bind)?;
+        let name = self.queue_name(key, &bind.queue)?;
+        if bind.exchange.is_empty() {
+            return Err(Refusal::DefaultExchange);
+        }
+        if self.topology.exchange(bind.exchange.as_bytes()).is_none() {
+            return Err(Refusal::NotFound(Object::Exchange(bind.exchange.clone())));
+        }
+        let queue = self.queue_named(key, name)?;
+        let (binding, exchange, durable) = self.binding_of(bind, queue)?;
         check_binding(exchange.kind, &bind.arguments)?;
         self.record_bound(turn, binding, durable);
         turn.reply(key, bind.nowait, self.topology_index, Reply::QueueBindOk);
@@ -267,10 +278,15 @@ impl Shard {
         key: ChannelKey,
         bind: &QueueBind,
     ) -> Result<(), Refusal> {
-        match self.binding_of(key, bind) {
-            Ok((binding, _, durable)) => self.record_unbound(turn, binding, durable),
-            Err(Refusal::NotFound(_)) => {}
-            Err(refusal) => return Err(refusal),
+        let name = self.queue_name(key, &bind.queue)?;
+        if bind.exchange.is_empty() {
+            return Err(Refusal::DefaultExchange);
+        }
+        // What is not there needs no unbinding; whose the queue is does not matter, as in RabbitMQ.
+        if let Some(id) = self.topology.queue(name.as_bytes())
+            && let Ok((binding, _, durable)) = self.binding_of(bind, (id, name))
+        {
+            self.record_unbound(turn, binding, durable);
         }
         turn.reply(key, false, self.topology_index, Reply::QueueUnbindOk);
         Ok(())
@@ -326,9 +342,23 @@ fn check_equivalent(queue: &Queue, key: ChannelKey, declare: &QueueDeclare) -> R
     compare_flag(of, "durable", durable, current.durable)?;
     compare_flag(of, "auto_delete", declare.auto_delete, current.auto_delete)?;
     for argument in COMPARED {
-        compare_argument(of, argument, &declare.arguments, &current.arguments)?;
+        let default = (argument == "x-queue-type").then_some(Value::LongString(b"classic"));
+        compare_argument(
+            of,
+            argument,
+            default,
+            &declare.arguments,
+            &current.arguments,
+        )?;
     }
     Ok(())
+}
+
+fn is_quorum(arguments: &Table) -> bool {
+    matches!(
+        arguments.find(b"x-queue-type"),
+        Some(Value::LongString(b"quorum"))
+    )
 }
 
 /// What RabbitMQ does not let a quorum queue be.

@@ -24,15 +24,15 @@ impl<'a> RoutingKeys<'a> {
     pub fn new(routing_key: &'a [u8], properties: &Properties<'a>) -> Result<Self, Refusal> {
         let mut keys = Self::one(routing_key);
         if let Some(headers) = properties.headers {
-            for header in [CC, BCC] {
-                keys.add(headers, header)?;
+            for (header, text) in [(CC, "CC"), (BCC, "BCC")] {
+                keys.add(headers, header, text)?;
             }
         }
         Ok(keys)
     }
 
-    fn add(&mut self, headers: &'a [u8], header: &'static str) -> Result<(), Refusal> {
-        let found = Fields::of(headers).find(|(name, _)| *name == header.as_bytes());
+    fn add(&mut self, headers: &'a [u8], header: &[u8], text: &'static str) -> Result<(), Refusal> {
+        let found = Fields::of(headers).find(|(name, _)| *name == header);
         match found {
             None => Ok(()),
             Some((_, Value::Array(items))) => {
@@ -44,7 +44,7 @@ impl<'a> RoutingKeys<'a> {
                 Ok(())
             }
             Some((_, value)) => Err(Refusal::InvalidHeader {
-                header,
+                header: text,
                 kind: value.type_name(),
                 value: Term(value).to_string(),
             }),
@@ -66,7 +66,7 @@ impl<'a> RoutingKeys<'a> {
 /// there is no such header and nothing to do. A headers table that is empty then stays.
 pub fn strip_bcc(properties: &[u8]) -> Option<Vec<u8>> {
     let headers = Properties::parse(properties).ok()?.headers?;
-    Fields::of(headers).find(|(name, _)| *name == BCC.as_bytes())?;
+    Fields::of(headers).find(|(name, _)| *name == BCC)?;
     let start = headers_start(properties)?;
     let mut out = Vec::with_capacity(properties.len());
     out.put(properties.get(..start)?);
@@ -76,7 +76,7 @@ pub fn strip_bcc(properties: &[u8]) -> Option<Vec<u8>> {
     while let Some((name, _)) = fields.next() {
         let field = rest.get(..rest.len() - fields.rest().len())?;
         rest = fields.rest();
-        if name != BCC.as_bytes() {
+        if name != BCC {
             out.put(field);
         }
     }
@@ -101,8 +101,8 @@ fn headers_start(properties: &[u8]) -> Option<usize> {
     Some(properties.len() - reader.rest().len())
 }
 
-const CC: &str = "CC";
-const BCC: &str = "BCC";
+const CC: &[u8] = b"CC";
+pub(super) const BCC: &[u8] = b"BCC";
 const CONTENT_TYPE: u16 = 1 << 15;
 const CONTENT_ENCODING: u16 = 1 << 14;
 const LENGTH_BYTES: usize = 4;

@@ -57,7 +57,11 @@ pub fn check_binding(kind: ExchangeKind, arguments: &Table) -> Result<(), Refusa
     }
     match arguments.find(MATCH) {
         None | Some(Value::LongString(b"all" | b"any" | b"all-with-x" | b"any-with-x")) => Ok(()),
-        Some(value) => Err(Refusal::InvalidMatch {
+        Some(value @ Value::LongString(_)) => Err(Refusal::InvalidMatch {
+            value: Term(value).to_string(),
+        }),
+        Some(value) => Err(Refusal::InvalidMatchType {
+            kind: value.type_name(),
             value: Term(value).to_string(),
         }),
     }
@@ -85,14 +89,23 @@ mod tests {
             Ok(())
         );
         let refused = |value| check_binding(ExchangeKind::Headers, &matching(value));
-        let because = |value: &str| {
-            Err(Refusal::InvalidMatch {
-                value: value.to_owned(),
-            })
+        let value = |value: &str| {
+            let value = value.to_owned();
+            Err(Refusal::InvalidMatch { value })
         };
-        assert_eq!(refused(Value::LongString(b"some")), because("<<\"some\">>"));
-        assert_eq!(refused(Value::Bool(true)), because("true"));
-        assert_eq!(refused(Value::Binary(b"all")), because("<<\"all\">>"));
+        let kind = |kind, value: &str| {
+            let value = value.to_owned();
+            Err(Refusal::InvalidMatchType { kind, value })
+        };
+        assert_eq!(refused(Value::LongString(b"nope")), value("<<\"nope\">>"));
+        assert_eq!(refused(Value::LongString(b"")), value("<<>>"));
+        assert_eq!(refused(Value::Bool(true)), kind("bool", "true"));
+        assert_eq!(refused(Value::I32(5)), kind("signedint", "5"));
+        assert_eq!(refused(Value::Void), kind("void", "undefined"));
+        assert_eq!(
+            refused(Value::Binary(b"\xff\0")),
+            kind("binary", "<<255,0>>")
+        );
     }
 
     #[test]

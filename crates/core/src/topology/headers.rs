@@ -10,6 +10,7 @@ use menzil_model::table::Fields;
 use menzil_model::{Map, Table, Value};
 
 use super::canonical::{Side, put_canonical};
+use super::carbon_copy::BCC;
 use super::criteria::{Criteria, Mode};
 use super::index::End;
 use super::slab::Slab;
@@ -191,7 +192,7 @@ impl Headers {
     }
 
     /// Leaves in `given` the numbers of the conditions that the headers fulfil, rising. Of a
-    /// header that comes twice the last one counts.
+    /// header that comes twice the last one counts. `BCC` is a secret of the publisher.
     fn read(&self, headers: Fields<'_>, scratch: &mut Scratch) {
         let Scratch {
             value: canonical,
@@ -205,7 +206,7 @@ impl Headers {
             return;
         }
         for (place, (name, value)) in headers.enumerate() {
-            let Some(header) = self.names.get(name) else {
+            let Some(header) = self.names.get(name).filter(|_| name != BCC) else {
                 continue;
             };
             canonical.clear();

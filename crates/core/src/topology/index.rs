@@ -128,13 +128,17 @@ impl Index {
 
     /// Panics unless the index holds exactly the given bindings, each at its place.
     pub(crate) fn check_invariants(&self, bindings: &[(&Binding, End, usize)]) {
+        let held_at = |ends: &Dense<End>| {
+            assert!(!ends.is_empty(), "a key without bindings is forgotten");
+            ends.len()
+        };
         let held: usize = match self {
             Self::Default => bindings.len(),
-            Self::Direct(keys) => keys.values().map(Dense::len).sum(),
+            Self::Direct(keys) => keys.values().map(held_at).sum(),
             Self::Fanout(ends) => ends.len(),
             Self::Topic(trie) => {
                 trie.check_invariants();
-                trie.values().map(Dense::len).sum()
+                trie.values().map(held_at).sum()
             }
             Self::Headers(headers) => {
                 headers.check_invariants(bindings.iter().map(|(binding, ..)| &binding.arguments));

@@ -297,20 +297,25 @@ impl Topology {
             return false;
         }
         point.role = role;
-        let waiting: Vec<usize> = point.outgoing.iter().chain(point.incoming.iter()).collect();
-        for binding in waiting {
+        for binding in self.bindings_at(number) {
             self.activate(binding);
         }
         true
+    }
+
+    /// The numbers of the bindings that begin or end at a point.
+    fn bindings_at(&self, number: usize) -> Vec<usize> {
+        let lists = self.points.get(number).into_iter();
+        lists
+            .flat_map(|point| point.outgoing.iter().chain(point.incoming.iter()))
+            .collect()
     }
 
     fn delete(&mut self, destination: Destination) {
         let Some(number) = self.numbers.get(&destination).copied() else {
             return;
         };
-        while let Some(point) = self.points.get(number)
-            && let Some(binding) = point.outgoing.last().or_else(|| point.incoming.last())
-        {
+        for binding in self.bindings_at(number) {
             self.remove_binding(binding);
         }
         let Some(point) = self.points.get_mut(number) else {

@@ -5,7 +5,8 @@ use std::fmt;
 use menzil_model::Value;
 use menzil_model::table::NESTING_MAX;
 
-/// Displays a value as `~tp` prints what RabbitMQ makes of it, on one line.
+/// Displays a value as `~tp` prints what RabbitMQ makes of it, save that long lists stay on one
+/// line and large floats have no exponent.
 pub(crate) struct Term<'a>(pub(crate) Value<'a>);
 
 impl fmt::Display for Term<'_> {
@@ -78,9 +79,13 @@ fn write_binary(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
             for character in text.chars() {
                 match character {
                     '"' | '\\' => write!(f, "\\{character}")?,
-                    '\n' => f.write_str("\\n")?,
-                    '\r' => f.write_str("\\r")?,
+                    '\u{8}' => f.write_str("\\b")?,
                     '\t' => f.write_str("\\t")?,
+                    '\n' => f.write_str("\\n")?,
+                    '\u{b}' => f.write_str("\\v")?,
+                    '\u{c}' => f.write_str("\\f")?,
+                    '\r' => f.write_str("\\r")?,
+                    '\u{1b}' => f.write_str("\\e")?,
                     _ => write!(f, "{character}")?,
                 }
             }
@@ -99,7 +104,7 @@ fn write_binary(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
 
 /// What Erlang's shell calls printable by default: Latin-1.
 fn prints(character: char) -> bool {
-    matches!(character, ' '..='~' | '\u{a0}'..='\u{ff}' | '\n' | '\r' | '\t')
+    matches!(character, ' '..='~' | '\u{a0}'..='\u{ff}' | '\u{8}'..='\r' | '\u{1b}')
 }
 
 #[cfg(test)]
@@ -118,6 +123,9 @@ mod tests {
             (Value::LongString(b""), "<<>>"),
             (Value::LongString(b"\xff\0"), "<<255,0>>"),
             (Value::LongString("é".as_bytes()), "<<\"é\"/utf8>>"),
+            (Value::LongString(b"a\n\t\x08\x1b"), "<<\"a\\n\\t\\b\\e\">>"),
+            (Value::LongString("日".as_bytes()), "<<230,151,165>>"),
+            (Value::LongString(b"\x7f"), "<<127>>"),
             (Value::I64(-5), "-5"),
             (Value::F64(1.0), "1.0"),
             (Value::Bool(false), "false"),

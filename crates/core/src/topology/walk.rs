@@ -80,7 +80,7 @@ impl Reached {
 
 impl Topology {
     /// Finds the queues of a message published to an exchange. `headers` is the content of its
-    /// headers table.
+    /// headers table; its `BCC` is not looked at.
     pub fn route(
         &self,
         from: ExchangeId,

@@ -88,7 +88,7 @@ pub fn append_class(
     payload: &[u8],
 ) -> Position {
     journal.append(ShardId(shard), class, |bytes| {
-        bytes.extend_from_slice(payload)
+        bytes.extend_from_slice(payload);
     })
 }
 

@@ -140,6 +140,10 @@ fn a_deleted_name_may_be_taken_by_another_id() {
     topology.delete_queue(QueueId(1));
     assert_eq!(topology.queue(b"q"), Some(QueueId(2)));
     assert_eq!(reached(&topology, 0, "q", None), [2]);
+    // A younger queue is seen before the end of the older one.
+    topology.declare_queue_name(Name::from("q"), QueueId(4));
+    topology.delete_queue(QueueId(2));
+    assert_eq!(reached(&topology, 0, "q", None), [4]);
     let found = topology.exchange(b"x").unwrap();
     assert_eq!(
         (found.id, found.kind),
@@ -168,4 +172,62 @@ fn the_order_of_binding_arguments_is_no_part_of_the_binding() {
     assert_eq!(reached(&topology, 1, "", Some(&backward)), [1]);
     assert!(topology.unbind(&to_queue(1, 1, "", backward)));
     assert_eq!(topology.binding_count(), 0);
+}
+
+fn one(name: &str, value: Value<'_>) -> Table {
+    TableBuilder::new().field(name, value).build()
+}
+
+fn with(mode: &str, table: &Table) -> Table {
+    let mut all = TableBuilder::new().field("x-match", Value::LongString(mode.as_bytes()));
+    for (name, value) in table.fields() {
+        all = all.field(std::str::from_utf8(name).unwrap(), value);
+    }
+    all.build()
+}
+
+/// Each row was put to RabbitMQ 4.3.6, which answered the same.
+#[test]
+fn headers_match_as_they_do_in_rabbitmq() {
+    let nested = |bytes: &'static [u8]| read_value(&mut Reader::new(bytes)).unwrap();
+    let (array, table) = (nested(b"A\0\0\0\0"), nested(b"F\0\0\0\0"));
+    let array_of_array = nested(b"A\0\0\0\x05A\0\0\0\0");
+    let array_of_table = nested(b"A\0\0\0\x05F\0\0\0\0");
+    let a = |value| one("a", value);
+    let x = |number| one("x-a", Value::I32(number));
+    for (arguments, headers, matches) in [
+        (a(Value::Timestamp(5)), a(Value::Timestamp(5)), false),
+        (a(Value::I32(5000)), a(Value::Timestamp(5)), true),
+        (a(Value::Timestamp(5)), a(Value::I32(5)), true),
+        (a(Value::I32(1)), a(Value::F64(1.0)), false),
+        (a(Value::F64(1.5)), a(Value::F64(1.5)), true),
+        (a(Value::F64(0.0)), a(Value::F64(-0.0)), false),
+        (a(Value::Bool(true)), a(Value::Bool(true)), true),
+        (a(Value::Bool(true)), a(Value::I32(1)), false),
+        (a(Value::LongString(b"1")), a(Value::I32(1)), false),
+        (a(Value::Binary(b"1")), a(Value::LongString(b"1")), true),
+        (a(Value::Decimal(1, 15)), a(Value::Decimal(1, 15)), true),
+        (a(Value::Decimal(1, 15)), a(Value::F64(1.5)), false),
+        (a(array), a(table), true),
+        (a(array_of_array), a(array_of_table), false),
+        (a(Value::Void), a(Value::Void), true),
+        (a(Value::Void), a(Value::I32(1)), true),
+        (a(Value::I32(1)), a(Value::Void), false),
+        (Table::empty(), a(Value::I32(1)), true),
+        (Table::empty(), Table::empty(), true),
+        (with("any", &Table::empty()), a(Value::I32(1)), false),
+        (x(1), x(2), true),
+        (with("all-with-x", &x(1)), x(2), false),
+        (with("any-with-x", &x(1)), x(1), true),
+        (with("any", &x(1)), x(1), false),
+        (one("BCC", Value::Void), one("BCC", array), false),
+        (one("CC", Value::Void), one("CC", array), true),
+    ] {
+        let mut topology = Topology::default();
+        topology.declare_exchange(exchange(1, "h", ExchangeKind::Headers));
+        topology.declare_queue_name(Name::from("q"), QueueId(1));
+        topology.bind(to_queue(1, 1, "", arguments.clone()));
+        let found = !reached(&topology, 1, "", Some(&headers)).is_empty();
+        assert_eq!(found, matches, "{arguments:?} {headers:?}");
+    }
 }

@@ -157,7 +157,7 @@ fn fits(arguments: &Table, headers: &Table) -> bool {
     });
     let holds = |(name, wanted): (&[u8], Value<'_>)| {
         let last = Fields::of(headers.as_bytes())
-            .filter(|(other, _)| *other == name)
+            .filter(|(other, _)| *other == name && *other != b"BCC")
             .last();
         last.is_some_and(|(_, value)| matches!(wanted, Value::Void) || equal(wanted, value))
     };

@@ -1,0 +1,295 @@
+//! One AMQP connection with channel 1 open: blocking while it is set up, non-blocking under load.
+
+use crate::BenchError;
+use crate::uri::Target;
+use crate::wire::{self, Fields, Frame, Kind, id};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// Two of the largest frames this program agrees to, so that one always fits whole.
+const INPUT_BYTES: usize = 2 * FRAME_BYTES_MAX as usize;
+const FRAME_BYTES_MAX: u32 = 131_072;
+const CAPABILITIES: [&str; 4] = [
+    "publisher_confirms",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "authentication_failure_close",
+];
+const REPLY_TIMEOUT: Duration = Duration::from_mins(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: TcpStream,
+    input: Box<[u8]>,
+    /// How much of `input` holds bytes not handled yet.
+    filled: usize,
+    output: Vec<u8>,
+    /// How much of `output` the kernel has taken.
+    written: usize,
+    frame_bytes_max: usize,
+}
+
+impl Connection {
+    /// Connects, logs in with PLAIN, agrees to no heartbeats and opens channel 1.
+    pub(crate) fn open(target: &Target) -> Result<Self, BenchError> {
+        let stream = TcpStream::connect((target.host.as_str(), target.port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
+        let mut connection = Self {
+            stream,
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            filled: 0,
+            output: Vec::new(),
+            written: 0,
+            frame_bytes_max: 4096,
+        };
+        connection.stream.write_all(wire::PROTOCOL_HEADER)?;
+        connection.wait_for(id::CONNECTION_START)?;
+        connection.log_in(target)?;
+        connection.tune()?;
+        connection.queue(0, id::CONNECTION_OPEN, |out| {
+            wire::put_short(out, &target.virtual_host);
+            wire::put_short(out, "");
+            out.push(0);
+        });
+        connection.wait_for(id::CONNECTION_OPEN_OK)?;
+        connection.call(id::CHANNEL_OPEN, id::CHANNEL_OPEN_OK, |out| {
+            wire::put_short(out, "");
+        })?;
+        Ok(connection)
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(crate) fn frame_bytes_max(&self) -> usize {
+        self.frame_bytes_max
+    }
+
+    pub(crate) fn set_nonblocking(&self) -> Result<(), BenchError> {
+        Ok(self.stream.set_nonblocking(true)?)
+    }
+
+    /// Puts a method into the output without sending it.
+    pub(crate) fn queue(
+        &mut self,
+        channel: u16,
+        method: id::Method,
+        arguments: impl FnOnce(&mut Vec<u8>),
+    ) {
+        wire::put_method(&mut self.output, channel, method, arguments);
+    }
+
+    /// Sends a method on channel 1 and waits for its answer. Blocking.
+    pub(crate) fn call(
+        &mut self,
+        method: id::Method,
+        answer: id::Method,
+        arguments: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), BenchError> {
+        self.queue(1, method, arguments);
+        self.wait_for(answer).map(drop)
+    }
+
+    /// Whether bytes wait for the socket to take them.
+    pub(crate) fn has_output(&self) -> bool {
+        self.written < self.output.len()
+    }
+
+    /// Writes what waits, as far as the socket takes it.
+    pub(crate) fn flush(&mut self) -> Result<(), BenchError> {
+        while let Some(rest @ [_, ..]) = self.output.get(self.written..) {
+            let Some(size) = Self::write(&self.stream, rest)? else {
+                return Ok(());
+            };
+            self.written += size;
+        }
+        self.output.clear();
+        self.written = 0;
+        Ok(())
+    }
+
+    /// Writes bytes that are kept elsewhere; `None` where the socket takes none now.
+    pub(crate) fn write(mut stream: &TcpStream, bytes: &[u8]) -> Result<Option<usize>, BenchError> {
+        loop {
+            match stream.write(bytes) {
+                Ok(size) => return Ok(Some(size)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Reads once and hands every whole frame to `handle`, which may append to the output.
+    /// Non-blocking; a socket with nothing to read is no error.
+    pub(crate) fn read(
+        &mut self,
+        mut handle: impl FnMut(Frame<'_>, &mut Vec<u8>) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
+        match self.fill() {
+            Ok(()) => {}
+            Err(BenchError::Io(error)) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let mut rest = self.input.get(..self.filled).unwrap_or_default();
+        while let Some(frame) = wire::split_frame(&mut rest)? {
+            handle(frame, &mut self.output)?;
+        }
+        let left = rest.len();
+        self.keep_last(left);
+        Ok(())
+    }
+
+    /// Says good-bye within two seconds, after `rest` of a message that is half out already.
+    /// Failures are not told: the run is over and the socket is dropped anyway.
+    pub(crate) fn close(mut self, rest: &[u8]) {
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
+        let farewell = |this: &mut Self| -> Result<(), BenchError> {
+            this.stream.set_nonblocking(false)?;
+            this.stream.set_write_timeout(Some(CLOSE_TIMEOUT))?;
+            this.stream.set_read_timeout(Some(CLOSE_TIMEOUT))?;
+            this.flush()?;
+            this.stream.write_all(rest)?;
+            this.queue(0, id::CONNECTION_CLOSE, |out| {
+                out.extend_from_slice(&200u16.to_be_bytes());
+                wire::put_short(out, "");
+                out.extend_from_slice(&[0; 4]);
+            });
+            this.flush()?;
+            let mut closed = false;
+            while !closed && Instant::now() < deadline {
+                this.read(|frame, _| {
+                    closed |= Fields(frame.payload).method() == Some(id::CONNECTION_CLOSE_OK)
+                        && frame.kind == Kind::Method;
+                    Ok(())
+                })?;
+            }
+            Ok(())
+        };
+        drop(farewell(&mut self));
+    }
+
+    fn log_in(&mut self, target: &Target) -> Result<(), BenchError> {
+        self.queue(0, id::CONNECTION_START_OK, |out| {
+            wire::put_long(out, |table| {
+                wire::put_short(table, "product");
+                table.push(b'S');
+                wire::put_long(table, |text| text.extend_from_slice(b"menzil-bench"));
+                wire::put_short(table, "capabilities");
+                table.push(b'F');
+                wire::put_long(table, |capabilities| {
+                    for name in CAPABILITIES {
+                        wire::put_short(capabilities, name);
+                        capabilities.extend_from_slice(b"t\x01");
+                    }
+                });
+            });
+            wire::put_short(out, "PLAIN");
+            wire::put_long(out, |response| {
+                for part in [&target.user, &target.password] {
+                    response.push(0);
+                    response.extend_from_slice(part.as_bytes());
+                }
+            });
+            wire::put_short(out, "en_US");
+        });
+        self.flush()
+    }
+
+    fn tune(&mut self) -> Result<(), BenchError> {
+        let arguments = self.wait_for(id::CONNECTION_TUNE)?;
+        let mut fields = Fields(&arguments);
+        let (Some(channels), Some(offered)) = (fields.u16(), fields.u32()) else {
+            return Err(BenchError::Malformed("a connection.tune too short"));
+        };
+        // 0 means that the broker sets no limit.
+        let agreed = if offered == 0 {
+            FRAME_BYTES_MAX
+        } else {
+            offered.min(FRAME_BYTES_MAX)
+        };
+        self.frame_bytes_max = crate::numbers::length(u64::from(agreed.max(4096)));
+        self.queue(0, id::CONNECTION_TUNE_OK, |out| {
+            out.extend_from_slice(&channels.to_be_bytes());
+            out.extend_from_slice(&agreed.to_be_bytes());
+            out.extend_from_slice(&[0, 0]);
+        });
+        Ok(())
+    }
+
+    /// Flushes, then reads until `expected` and returns its arguments. Blocking.
+    fn wait_for(&mut self, expected: id::Method) -> Result<Vec<u8>, BenchError> {
+        self.flush()?;
+        loop {
+            let mut rest = self.input.get(..self.filled).unwrap_or_default();
+            let mut found = None;
+            while found.is_none()
+                && let Some(frame) = wire::split_frame(&mut rest)?
+            {
+                if frame.kind == Kind::Method {
+                    let mut fields = Fields(frame.payload);
+                    if fields.method() == Some(expected) {
+                        found = Some(fields.0.to_vec());
+                    } else {
+                        refuse_closing(frame)?;
+                    }
+                }
+            }
+            let left = rest.len();
+            self.keep_last(left);
+            match found {
+                Some(arguments) => return Ok(arguments),
+                None => self.fill()?,
+            }
+        }
+    }
+
+    fn fill(&mut self) -> Result<(), BenchError> {
+        let room = self.input.get_mut(self.filled..).unwrap_or_default();
+        if room.is_empty() {
+            return Err(BenchError::Malformed("a frame larger than was agreed"));
+        }
+        loop {
+            match (&self.stream).read(room) {
+                Ok(0) => {
+                    return Err(std::io::Error::from(ErrorKind::UnexpectedEof).into());
+                }
+                Ok(size) => {
+                    self.filled += size;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Moves the last `left` bytes of the input to its front.
+    fn keep_last(&mut self, left: usize) {
+        self.input.copy_within(self.filled - left..self.filled, 0);
+        self.filled = left;
+    }
+}
+
+/// Turns a method by which the broker ends things into the error it means; others pass.
+pub(crate) fn refuse_closing(frame: Frame<'_>) -> Result<(), BenchError> {
+    let mut fields = Fields(frame.payload);
+    match fields.method() {
+        Some(id::CONNECTION_CLOSE | id::CHANNEL_CLOSE) => {
+            let code = fields.u16().unwrap_or_default();
+            let text = fields.short_string().unwrap_or_default();
+            Err(BenchError::Closed {
+                code,
+                text: String::from_utf8_lossy(text).into_owned(),
+            })
+        }
+        Some(id::BASIC_CANCEL) => Err(BenchError::Cancelled),
+        Some(_) => Ok(()),
+        None => Err(BenchError::Malformed("a method frame too short")),
+    }
+}

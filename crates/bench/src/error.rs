@@ -1,0 +1,64 @@
+//! What can go wrong in a run, by who must act.
+
+use std::fmt;
+use std::io;
+
+/// Why a run ended without figures.
+#[derive(Debug)]
+pub enum BenchError {
+    /// The words on the command line; the text says which.
+    Usage(String),
+    /// The operating system refused: a socket, a file, or `/proc`.
+    Io(io::Error),
+    /// The broker sent bytes that are not AMQP 0-9-1, or not at this point of the conversation.
+    Malformed(&'static str),
+    /// The broker closed the connection or a channel.
+    Closed {
+        /// AMQP reply code.
+        code: u16,
+        /// AMQP reply text.
+        text: String,
+    },
+    /// The broker cancelled a consumer.
+    Cancelled,
+    /// Nothing moved for this many seconds while the scenario still had work to do.
+    Stalled(u64),
+}
+
+impl fmt::Display for BenchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) => write!(f, "{text} (see --help)"),
+            Self::Io(error) => write!(f, "{error}"),
+            Self::Malformed(what) => write!(f, "the broker sent {what}"),
+            Self::Closed { code, text } => write!(f, "closed by the broker: {code} {text}"),
+            Self::Cancelled => write!(f, "the broker cancelled a consumer"),
+            Self::Stalled(seconds) => write!(f, "nothing moved for {seconds} s"),
+        }
+    }
+}
+
+impl std::error::Error for BenchError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Usage(_)
+            | Self::Malformed(_)
+            | Self::Closed { .. }
+            | Self::Cancelled
+            | Self::Stalled(_) => None,
+        }
+    }
+}
+
+impl From<io::Error> for BenchError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<rustix::io::Errno> for BenchError {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self::Io(error.into())
+    }
+}

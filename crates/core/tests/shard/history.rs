@@ -1,0 +1,367 @@
+//! Any history of commands leaves a state that recovery makes again, and queues that behave as
+//! a naive list.
+
+use crate::support::{Seen, World, arguments, key, name};
+use menzil_core::{Command, Request, Shard, ShardSettings};
+use menzil_model::fact::Content;
+use menzil_model::{ConnectionId, DeliveryTag, Fact, Table, Value};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Publish {
+        queue: u8,
+        persistent: bool,
+        size: u8,
+        expires: Option<u8>,
+    },
+    Fanout {
+        persistent: bool,
+    },
+    Consume {
+        channel: u16,
+        queue: u8,
+        prefetch: u16,
+    },
+    Cancel {
+        channel: u16,
+        queue: u8,
+    },
+    Settle {
+        channel: u16,
+        tag: u8,
+        verdict: u8,
+        multiple: bool,
+    },
+    Get {
+        channel: u16,
+        queue: u8,
+        no_ack: bool,
+    },
+    Purge {
+        queue: u8,
+    },
+    Delete {
+        queue: u8,
+    },
+    Transaction {
+        count: u8,
+        commit: bool,
+    },
+    Reconnect,
+    Wait {
+        milliseconds: u8,
+    },
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let queue = 0..5_u8;
+    let channel = 2..4_u16;
+    prop_oneof![
+        8 => (queue.clone(), any::<bool>(), 0..40_u8, prop::option::of(0..20_u8)).prop_map(
+            |(queue, persistent, size, expires)| Step::Publish { queue, persistent, size, expires }
+        ),
+        3 => any::<bool>().prop_map(|persistent| Step::Fanout { persistent }),
+        3 => (channel.clone(), queue.clone(), 0..4_u16).prop_map(
+            |(channel, queue, prefetch)| Step::Consume { channel, queue, prefetch }
+        ),
+        1 => (channel.clone(), queue.clone())
+            .prop_map(|(channel, queue)| Step::Cancel { channel, queue }),
+        8 => (channel.clone(), 1..30_u8, 0..3_u8, any::<bool>()).prop_map(
+            |(channel, tag, verdict, multiple)| Step::Settle { channel, tag, verdict, multiple }
+        ),
+        3 => (channel, queue.clone(), any::<bool>())
+            .prop_map(|(channel, queue, no_ack)| Step::Get { channel, queue, no_ack }),
+        1 => queue.clone().prop_map(|queue| Step::Purge { queue }),
+        1 => queue.prop_map(|queue| Step::Delete { queue }),
+        2 => (1..5_u8, any::<bool>())
+            .prop_map(|(count, commit)| Step::Transaction { count, commit }),
+        1 => Just(Step::Reconnect),
+        2 => (0..30_u8).prop_map(|milliseconds| Step::Wait { milliseconds }),
+        1 => Just(Step::Restart),
+    ]
+}
+
+/// Tiny bounds, so that fetching, chunks and credit take part.
+fn settings() -> ShardSettings {
+    ShardSettings {
+        content_bytes_max: 64,
+        credit_bytes: 400,
+        chunk_bytes: 16,
+        ..ShardSettings::default()
+    }
+}
+
+fn queue_name(queue: u8) -> String {
+    format!("q{queue}")
+}
+
+fn declare_all(world: &mut World) {
+    let limits = |extra: &[(&str, Value<'_>)]| arguments(extra);
+    world.declare_with("q0", true, Table::empty());
+    world.declare_with("q1", true, limits(&[("x-max-length", Value::I32(3))]));
+    world.declare_with(
+        "q2",
+        true,
+        limits(&[
+            ("x-max-length-bytes", Value::I32(60)),
+            ("x-overflow", Value::LongString(b"reject-publish")),
+        ]),
+    );
+    world.declare_with("q3", true, limits(&[("x-message-ttl", Value::I32(25))]));
+    world.declare_with(
+        "q4",
+        false,
+        limits(&[("x-max-length-bytes", Value::I32(50))]),
+    );
+    for queue in 0..5 {
+        world.bind(&queue_name(queue), "amq.fanout", "");
+    }
+    for channel in 2..4 {
+        world.open(key(1, channel));
+    }
+    world.open(key(1, 4));
+    world.request(key(1, 4), Request::TxSelect);
+}
+
+fn run(world: &mut World, step: &Step, count: &mut u64) {
+    *count += 1;
+    match *step {
+        Step::Publish {
+            queue,
+            persistent,
+            size,
+            expires,
+        } => {
+            let body = format!("{count}:{}", "x".repeat(size.into()));
+            let expiration = expires.map(|time| time.to_string());
+            let mode = Some(if persistent { 2 } else { 1 });
+            let to = queue_name(queue);
+            world.publish_as("", &to, &body, false, mode, expiration.as_deref());
+        }
+        Step::Fanout { persistent } => {
+            let mode = Some(if persistent { 2 } else { 1 });
+            world.publish_as("amq.fanout", "", &count.to_string(), false, mode, None);
+        }
+        Step::Consume {
+            channel,
+            queue,
+            prefetch,
+        } => {
+            let qos = Request::Qos {
+                prefetch_size: 0,
+                prefetch_count: prefetch,
+                global: false,
+            };
+            world.request(key(1, channel), qos);
+            let tag = format!("{channel}-{queue}");
+            if world
+                .consume(key(1, channel), &queue_name(queue), &tag)
+                .iter()
+                .any(is_hard)
+            {
+                reconnect(world);
+            }
+        }
+        Step::Cancel { channel, queue } => {
+            let consumer_tag = name(&format!("{channel}-{queue}"));
+            let cancel = Request::Cancel {
+                consumer_tag,
+                nowait: false,
+            };
+            world.request(key(1, channel), cancel);
+        }
+        Step::Settle {
+            channel,
+            tag,
+            verdict,
+            multiple,
+        } => {
+            let delivery_tag = DeliveryTag(u64::from(tag));
+            let request = match verdict {
+                0 => Request::Ack {
+                    delivery_tag,
+                    multiple,
+                },
+                other => Request::Reject {
+                    delivery_tag,
+                    multiple,
+                    requeue: other == 1,
+                    method: menzil_core::Rejection::Nack,
+                },
+            };
+            let seen = world.request(key(1, channel), request);
+            if seen.iter().any(|seen| matches!(seen, Seen::Refused(_))) {
+                world.open(key(1, channel));
+            }
+        }
+        Step::Get {
+            channel,
+            queue,
+            no_ack,
+        } => {
+            let get = Request::Get {
+                queue: name(&queue_name(queue)),
+                no_ack,
+            };
+            world.request(key(1, channel), get);
+        }
+        Step::Purge { queue } => {
+            let purge = Request::QueuePurge {
+                queue: name(&queue_name(queue)),
+                nowait: false,
+            };
+            world.request(key(1, 1), purge);
+        }
+        Step::Delete { queue } => {
+            world.request(
+                key(1, 1),
+                Request::QueueDelete {
+                    queue: name(&queue_name(queue)),
+                    if_unused: false,
+                    if_empty: false,
+                    nowait: false,
+                },
+            );
+            declare_all(world);
+        }
+        Step::Transaction {
+            count: publishes,
+            commit,
+        } => {
+            transaction(world, publishes, commit, *count);
+        }
+        Step::Reconnect => reconnect(world),
+        Step::Wait { milliseconds } => {
+            world.tick(milliseconds.into());
+            let connection = ConnectionId(1);
+            world.execute(Command::Drained {
+                connection,
+                bytes: 10_000,
+            });
+        }
+        Step::Restart => {
+            world.restart();
+            declare_all(world);
+        }
+    }
+}
+
+fn is_hard(seen: &Seen) -> bool {
+    matches!(seen, Seen::Refused(refusal) if refusal.is_hard())
+}
+
+fn transaction(world: &mut World, publishes: u8, commit: bool, count: u64) {
+    let mut bytes = Vec::new();
+    let persistent = menzil_model::Properties {
+        delivery_mode: Some(2),
+        ..menzil_model::Properties::default()
+    };
+    persistent.write(&mut bytes);
+    for part in 0..publishes {
+        world.request(
+            key(1, 4),
+            Request::Publish(menzil_core::Publish {
+                exchange: name("amq.fanout"),
+                routing_key: name(""),
+                mandatory: false,
+                properties: bytes.clone().into(),
+                body: vec![format!("{count}.{part}").into_bytes().into()],
+            }),
+        );
+    }
+    let end = if commit {
+        Request::TxCommit
+    } else {
+        Request::TxRollback
+    };
+    if world
+        .request(key(1, 4), end)
+        .iter()
+        .any(|seen| matches!(seen, Seen::Refused(_)))
+    {
+        world.open(key(1, 4));
+        world.request(key(1, 4), Request::TxSelect);
+    }
+}
+
+fn reconnect(world: &mut World) {
+    world.execute(Command::ConnectionClosed {
+        connection: ConnectionId(1),
+    });
+    world.connect(1);
+    world.open(key(1, 1));
+    for channel in 2..5 {
+        world.open(key(1, channel));
+    }
+    world.request(key(1, 4), Request::TxSelect);
+}
+
+fn checkpoint_of(shard: &Shard) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    shard.checkpoint(&mut |fact| facts.push(fact.clone()));
+    facts
+}
+
+/// The facts as a recovering shard reads them: from their bytes.
+fn rebuilt(facts: impl IntoIterator<Item = (u64, Vec<u8>)>) -> Shard {
+    let mut shard = Shard::new(settings());
+    for (index, bytes) in facts {
+        shard.apply(index, Fact::decode(&bytes, Content::Skip).unwrap());
+    }
+    shard.check_invariants();
+    shard
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn recovery_makes_the_durable_state_again(steps in prop::collection::vec(step(), 1..120)) {
+        let mut world = World::with(settings());
+        declare_all(&mut world);
+        let mut count = 0;
+        for step in &steps {
+            run(&mut world, step, &mut count);
+        }
+        let live = checkpoint_of(&world.shard);
+        let records = world.log.records.iter().cloned();
+        let replayed = rebuilt((1_u64..).zip(records));
+        same(&without_numbers(&live), &without_numbers(&checkpoint_of(&replayed)))?;
+
+        let encoded = live.iter().map(|fact| {
+            let mut bytes = Vec::new();
+            fact.encode(&mut bytes);
+            (world.log.records.len() as u64, bytes)
+        });
+        let from_checkpoint = rebuilt(encoded);
+        same(&live, &checkpoint_of(&from_checkpoint))?;
+    }
+}
+
+/// Equal, or the first facts that differ.
+fn same(left: &[Fact], right: &[Fact]) -> Result<(), TestCaseError> {
+    for (left, right) in left.iter().zip(right) {
+        prop_assert_eq!(left, right);
+    }
+    prop_assert_eq!(left.len(), right.len());
+    Ok(())
+}
+
+/// Ids and sequences of transient things are never written, so the next ones differ.
+fn without_numbers(facts: &[Fact]) -> Vec<Fact> {
+    facts
+        .iter()
+        .filter(|fact| !matches!(fact, Fact::Numbering { .. }))
+        .cloned()
+        .map(|fact| match fact {
+            Fact::QueueState { queue, below, .. } => Fact::QueueState {
+                queue,
+                next: menzil_model::Sequence(0),
+                below,
+            },
+            other => other,
+        })
+        .collect()
+}

@@ -1,0 +1,14 @@
+//! A shard as its driver sees it: commands in, records and effects out.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test may fail where it stands"
+)]
+
+mod history;
+mod outcomes;
+mod queues;
+mod support;

@@ -1,0 +1,362 @@
+//! Queues: order, redelivery, limits, time to live, leases, exclusivity.
+
+use crate::support::{Seen, World, arguments, key, name};
+use menzil_core::{Command, Object, QueueDeclare, Refusal, Reply, Request, ShardSettings};
+use menzil_model::{ConnectionId, Table, Value};
+
+fn delivered(tag: u64, body: &str, redelivered: bool) -> Seen {
+    Seen::Delivered {
+        tag,
+        body: body.to_owned(),
+        redelivered,
+    }
+}
+
+#[test]
+fn consumers_take_turns_and_prefetch_holds() {
+    let mut world = World::new();
+    world.declare("q");
+    world.open(key(1, 2));
+    let qos = Request::Qos {
+        prefetch_size: 0,
+        prefetch_count: 1,
+        global: false,
+    };
+    world.request(key(1, 1), qos.clone());
+    world.request(key(1, 2), qos);
+    world.consume(key(1, 1), "q", "a");
+    world.consume(key(1, 2), "q", "b");
+    assert_eq!(world.publish("", "q", "1"), [delivered(1, "1", false)]);
+    assert_eq!(world.publish("", "q", "2"), [delivered(1, "2", false)]);
+    assert_eq!(world.publish("", "q", "3"), []);
+    assert_eq!(world.ack(key(1, 2), 1), [delivered(2, "3", false)]);
+}
+
+#[test]
+fn a_requeued_entry_stands_where_it_stood() {
+    let mut world = World::new();
+    world.declare("q");
+    for body in ["1", "2", "3"] {
+        world.publish("", "q", body);
+    }
+    assert!(matches!(
+        world.get("q").as_slice(),
+        [Seen::Got {
+            tag: 1,
+            redelivered: false,
+            ..
+        }]
+    ));
+    assert!(matches!(
+        world.get("q").as_slice(),
+        [Seen::Got { tag: 2, .. }]
+    ));
+    world.requeue(key(1, 1), 2);
+    world.requeue(key(1, 1), 1);
+    let first = world.get("q");
+    assert!(
+        matches!(first.as_slice(), [Seen::Got { body, redelivered: true, left: 2, .. }] if body == "1")
+    );
+    assert_eq!(world.drain("q"), ["2", "3"]);
+}
+
+#[test]
+fn what_was_out_comes_back_when_its_connection_goes() {
+    let mut world = World::new();
+    world.declare("q");
+    world.connect(2);
+    world.open(key(2, 1));
+    for body in ["1", "2"] {
+        world.publish("", "q", body);
+    }
+    assert_eq!(world.consume(key(2, 1), "q", "t").len(), 3);
+    world.execute(Command::ConnectionClosed {
+        connection: ConnectionId(2),
+    });
+    assert!(
+        matches!(world.get("q").as_slice(), [Seen::Got { body, redelivered: true, .. }] if body == "1")
+    );
+    assert_eq!(world.drain("q"), ["2"]);
+}
+
+#[test]
+fn after_a_crash_only_what_may_have_gone_out_is_flagged() {
+    let mut world = World::new();
+    world.declare("never");
+    world.declare("consumed");
+    world.publish("", "never", "1");
+    world.publish("", "consumed", "1");
+    world.get("consumed");
+    world.restart();
+    assert!(matches!(
+        world.get("never").as_slice(),
+        [Seen::Got {
+            redelivered: false,
+            ..
+        }]
+    ));
+    assert!(matches!(
+        world.get("consumed").as_slice(),
+        [Seen::Got {
+            redelivered: true,
+            ..
+        }]
+    ));
+}
+
+#[test]
+fn a_clean_stop_writes_exactly_how_far_deliveries_went() {
+    let mut world = World::new();
+    world.declare("q");
+    for body in ["1", "2"] {
+        world.publish("", "q", body);
+    }
+    world.get("q");
+    world.shard.stop(&mut world.log);
+    world.restart();
+    let flags: Vec<bool> = (0..2)
+        .map(|_| match world.get("q").as_slice() {
+            [Seen::Got { redelivered, .. }] => *redelivered,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(flags, [true, false]);
+}
+
+#[test]
+fn drop_head_drops_the_oldest_and_it_stays_dropped() {
+    let mut world = World::new();
+    world.declare_with("q", true, arguments(&[("x-max-length", Value::I32(2))]));
+    for body in ["1", "2", "3", "4"] {
+        world.publish("", "q", body);
+    }
+    world.restart();
+    assert_eq!(world.drain("q"), ["3", "4"]);
+}
+
+#[test]
+fn a_byte_limit_counts_bodies() {
+    let mut world = World::new();
+    world.declare_with(
+        "q",
+        true,
+        arguments(&[("x-max-length-bytes", Value::I32(10))]),
+    );
+    for body in ["aaaa", "bbbb", "cccc"] {
+        world.publish("", "q", body);
+    }
+    assert_eq!(world.drain("q"), ["bbbb", "cccc"]);
+    world.publish("", "q", "longer than the limit");
+    assert_eq!(world.drain("q"), Vec::<String>::new());
+}
+
+#[test]
+fn a_waiting_consumer_takes_what_a_limit_of_zero_would_drop() {
+    let mut world = World::new();
+    world.declare_with("q", true, arguments(&[("x-max-length", Value::I32(0))]));
+    world.consume(key(1, 1), "q", "t");
+    assert_eq!(world.publish("", "q", "1"), [delivered(1, "1", false)]);
+}
+
+#[test]
+fn each_message_leaves_on_time_even_behind_one_that_stays() {
+    let mut world = World::new();
+    world.declare("q");
+    world.publish("", "q", "stays");
+    world.publish_as("", "q", "goes", false, Some(2), Some("500"));
+    world.publish_as("", "q", "goes first", false, Some(2), Some("100"));
+    world.tick(100);
+    assert_eq!(world.shard.queues()[0].ready, 2);
+    world.tick(400);
+    assert_eq!(world.shard.queues()[0].ready, 1);
+    world.restart();
+    assert_eq!(world.drain("q"), ["stays"]);
+}
+
+#[test]
+fn downtime_counts_towards_time_to_live() {
+    let mut world = World::new();
+    world.declare_with("q", true, arguments(&[("x-message-ttl", Value::I32(5000))]));
+    world.publish("", "q", "1");
+    world.now += 2_000;
+    world.restart();
+    world.now += 2_900;
+    world.tick(0);
+    assert_eq!(world.shard.queues()[0].ready, 1);
+    world.tick(100);
+    assert_eq!(world.shard.queues()[0].ready, 0);
+}
+
+#[test]
+fn an_expiration_of_zero_reaches_only_a_waiting_consumer() {
+    let mut world = World::new();
+    world.declare("q");
+    world.publish_as("", "q", "nobody", false, Some(2), Some("0"));
+    assert_eq!(world.drain("q"), Vec::<String>::new());
+    world.consume(key(1, 1), "q", "t");
+    let seen = world.publish_as("", "q", "somebody", false, Some(2), Some("0"));
+    assert_eq!(seen, [delivered(1, "somebody", false)]);
+}
+
+#[test]
+fn a_lease_is_renewed_by_redeclare_get_and_consumers() {
+    let mut world = World::new();
+    let lease = arguments(&[("x-expires", Value::I32(1500))]);
+    world.declare_with("q", true, lease.clone());
+    for _ in 0..4 {
+        world.tick(1000);
+        world.declare_with("q", true, lease.clone());
+    }
+    for _ in 0..3 {
+        world.tick(1000);
+        world.get("q");
+    }
+    world.consume(key(1, 1), "q", "t");
+    world.tick(2500);
+    world.request(
+        key(1, 1),
+        Request::Cancel {
+            consumer_tag: name("t"),
+            nowait: false,
+        },
+    );
+    world.tick(1000);
+    assert_eq!(world.shard.queues().len(), 1);
+    world.tick(2000);
+    assert_eq!(world.shard.queues().len(), 0);
+    world.restart();
+    assert_eq!(world.shard.queues().len(), 0);
+}
+
+#[test]
+fn an_exclusive_queue_is_its_connections_own_and_goes_with_it() {
+    let mut world = World::new();
+    world.connect(2);
+    world.open(key(2, 1));
+    let declare = |exclusive| {
+        Request::QueueDeclare(QueueDeclare {
+            queue: name("mine"),
+            passive: false,
+            durable: false,
+            exclusive,
+            auto_delete: false,
+            nowait: false,
+            arguments: Table::empty(),
+            entropy: 1,
+        })
+    };
+    world.request(key(2, 1), declare(true));
+    for request in [
+        declare(false),
+        declare(true),
+        Request::Get {
+            queue: name("mine"),
+            no_ack: true,
+        },
+        Request::QueuePurge {
+            queue: name("mine"),
+            nowait: false,
+        },
+    ] {
+        let seen = world.request(key(1, 1), request);
+        assert_eq!(seen, [Seen::Refused(Refusal::Locked(name("mine")))]);
+        world.open(key(1, 1));
+    }
+    world.execute(Command::ConnectionClosed {
+        connection: ConnectionId(2),
+    });
+    let seen = world.get("mine");
+    assert_eq!(
+        seen,
+        [Seen::Refused(Refusal::NotFound(Object::Queue(name(
+            "mine"
+        ))))]
+    );
+}
+
+#[test]
+fn consumers_of_a_deleted_queue_are_told() {
+    let mut world = World::new();
+    world.declare("q");
+    world.connect(2);
+    world.open(key(2, 1));
+    world.consume(key(2, 1), "q", "t");
+    let delete = Request::QueueDelete {
+        queue: name("q"),
+        if_unused: false,
+        if_empty: false,
+        nowait: false,
+    };
+    let seen = world.request(key(1, 1), delete);
+    assert!(seen.contains(&Seen::Cancelled("t".to_owned())), "{seen:?}");
+    assert!(seen.contains(&Seen::Reply(Reply::QueueDeleteOk { message_count: 0 })));
+}
+
+#[test]
+fn a_channel_wide_prefetch_is_one_limit_and_get_does_not_count() {
+    let mut world = World::new();
+    for queue in ["a", "b"] {
+        world.declare(queue);
+        for body in 0..5 {
+            world.publish("", queue, &body.to_string());
+        }
+    }
+    let qos = |count| Request::Qos {
+        prefetch_size: 0,
+        prefetch_count: count,
+        global: true,
+    };
+    world.request(key(1, 1), qos(3));
+    world.get("a");
+    let mut count = world.consume(key(1, 1), "a", "1").len() - 1;
+    count += world.consume(key(1, 1), "b", "2").len() - 1;
+    assert_eq!(count, 3);
+    world.request(key(1, 1), qos(1));
+    assert_eq!(world.ack(key(1, 1), 2), []);
+    assert_eq!(world.ack(key(1, 1), 3), []);
+    assert_eq!(world.ack(key(1, 1), 4).len(), 1);
+}
+
+#[test]
+fn a_slow_reader_gets_only_its_credit() {
+    let settings = ShardSettings {
+        credit_bytes: 250,
+        ..ShardSettings::default()
+    };
+    let mut world = World::with(settings);
+    world.declare("q");
+    world.consume(key(1, 1), "q", "t");
+    let count: usize = (0..10)
+        .map(|_| world.publish("", "q", &"x".repeat(36)).len())
+        .sum();
+    assert!(count < 5, "{count} deliveries");
+    let connection = ConnectionId(1);
+    let seen = crate::support::seen(&world.execute(Command::Drained {
+        connection,
+        bytes: 10_000,
+    }));
+    assert!(!seen.is_empty());
+}
+
+#[test]
+fn a_purge_holds_and_leaves_what_is_out() {
+    let mut world = World::new();
+    world.declare("q");
+    for body in ["1", "2", "3"] {
+        world.publish("", "q", body);
+    }
+    world.get("q");
+    world.get("q");
+    world.requeue(key(1, 1), 1);
+    let purge = Request::QueuePurge {
+        queue: name("q"),
+        nowait: false,
+    };
+    let seen = world.request(key(1, 1), purge);
+    assert_eq!(
+        seen,
+        [Seen::Reply(Reply::QueuePurgeOk { message_count: 2 })]
+    );
+    world.restart();
+    assert_eq!(world.drain("q"), ["2"]);
+}

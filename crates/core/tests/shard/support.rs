@@ -1,0 +1,418 @@
+//! A shard with a log in memory, and short words for what tests ask of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use menzil_core::{
+    ChannelKey, Command, Consume, Effect, ExchangeDeclare, Log, Output, Publish, QueueBind,
+    QueueDeclare, Refusal, Rejection, Reply, Request, Shard, ShardSettings,
+};
+use menzil_model::fact::{Content, Origin, read_chunk, read_message};
+use menzil_model::{
+    ChannelId, ConnectionId, DeliveryTag, Fact, Message, Name, Properties, Table, TableBuilder,
+    Value,
+};
+
+/// The journal's stand-in: encoded facts, the first has index 1.
+#[derive(Clone, Default)]
+pub(crate) struct Records {
+    pub(crate) records: Vec<Vec<u8>>,
+    pub(crate) full: bool,
+}
+
+impl Records {
+    pub(crate) fn record(&self, index: u64) -> &[u8] {
+        &self.records[index as usize - 1]
+    }
+
+    /// Reads a message back as the driver does.
+    pub(crate) fn message(&self, origin: Origin, chunks: &[u64]) -> Arc<Message> {
+        let chunks = chunks
+            .iter()
+            .map(|chunk| read_chunk(self.record(*chunk)).unwrap())
+            .collect();
+        Arc::new(read_message(self.record(origin.index), origin.part, chunks).unwrap())
+    }
+}
+
+impl Log for Records {
+    fn append(&mut self, fact: &Fact) -> u64 {
+        let mut bytes = Vec::new();
+        fact.encode(&mut bytes);
+        self.records.push(bytes);
+        self.records.len() as u64
+    }
+
+    fn append_lazy(&mut self, fact: &Fact) -> u64 {
+        self.append(fact)
+    }
+
+    fn has_room(&self) -> bool {
+        !self.full
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) shard: Shard,
+    pub(crate) log: Records,
+    pub(crate) now: u64,
+    pub(crate) settings: ShardSettings,
+    /// Fetches are answered at once.
+    pub(crate) answer_fetches: bool,
+    entropy: u128,
+}
+
+pub(crate) fn key(connection: u64, channel: u16) -> ChannelKey {
+    ChannelKey {
+        connection: ConnectionId(connection),
+        channel: ChannelId::new(channel).unwrap(),
+    }
+}
+
+pub(crate) fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+pub(crate) fn arguments(fields: &[(&str, Value<'_>)]) -> Table {
+    fields
+        .iter()
+        .fold(TableBuilder::new(), |table, (name, value)| {
+            table.field(name, *value)
+        })
+        .build()
+}
+
+/// What a test looks at of the effects: confirms, deliveries, replies, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Seen {
+    Delivered {
+        tag: u64,
+        body: String,
+        redelivered: bool,
+    },
+    Got {
+        tag: u64,
+        body: String,
+        redelivered: bool,
+        left: u32,
+    },
+    Returned(String),
+    Acked(u64),
+    Nacked(u64),
+    Reply(Reply),
+    Cancelled(String),
+    Refused(Refusal),
+}
+
+pub(crate) fn body_of(message: &Message) -> String {
+    let body: Vec<u8> = message.body_parts().collect::<Vec<_>>().concat();
+    String::from_utf8(body).unwrap()
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(ShardSettings::default())
+    }
+
+    pub(crate) fn with(settings: ShardSettings) -> Self {
+        let mut log = Records::default();
+        let mut shard = Shard::new(settings.clone());
+        shard.start(1_000, &name("/"), &mut log);
+        let mut world = Self {
+            shard,
+            log,
+            now: 1_000,
+            settings,
+            answer_fetches: true,
+            entropy: 7,
+        };
+        world.connect(1);
+        world.open(key(1, 1));
+        world
+    }
+
+    pub(crate) fn connect(&mut self, connection: u64) {
+        self.execute(Command::ConnectionOpened {
+            connection: ConnectionId(connection),
+            user: name("guest"),
+            cancel_notify: true,
+        });
+    }
+
+    pub(crate) fn open(&mut self, key: ChannelKey) {
+        self.execute(Command::ChannelOpened(key));
+    }
+
+    pub(crate) fn execute(&mut self, command: Command) -> Vec<Effect> {
+        let mut all = Vec::new();
+        let mut commands = vec![command];
+        while let Some(command) = commands.pop() {
+            let mut effects = Vec::new();
+            self.shard
+                .execute(self.now, command, &mut self.log, &mut effects);
+            self.shard.finish(&mut self.log);
+            self.shard.check_invariants();
+            for effect in effects {
+                match effect {
+                    Effect::Fetch { origin, chunks } if self.answer_fetches => {
+                        let message = Some(self.log.message(origin, &chunks));
+                        commands.push(Command::Fetched { origin, message });
+                    }
+                    other => all.push(other),
+                }
+            }
+        }
+        all
+    }
+
+    pub(crate) fn request(&mut self, channel: ChannelKey, request: Request) -> Vec<Seen> {
+        let effects = self.execute(Command::Request { channel, request });
+        seen(&effects)
+    }
+
+    pub(crate) fn tick(&mut self, milliseconds: u64) -> Vec<Seen> {
+        self.now += milliseconds;
+        let mut effects = Vec::new();
+        while self.shard.deadline().is_some_and(|at| at <= self.now) {
+            self.shard.expire(self.now, &mut self.log, &mut effects);
+        }
+        self.shard.check_invariants();
+        seen(&effects)
+    }
+
+    /// kill -9 after everything appended so far was synced.
+    pub(crate) fn restart(&mut self) {
+        let mut shard = Shard::new(self.settings.clone());
+        for (at, record) in self.log.records.iter().enumerate() {
+            let fact = Fact::decode(record, Content::Skip).unwrap();
+            shard.apply(at as u64 + 1, fact);
+        }
+        shard.start(self.now, &name("/"), &mut self.log);
+        shard.check_invariants();
+        self.shard = shard;
+        self.connect(1);
+        self.open(key(1, 1));
+    }
+
+    pub(crate) fn entropy(&mut self) -> u128 {
+        self.entropy += 1;
+        self.entropy
+    }
+
+    pub(crate) fn declare_with(
+        &mut self,
+        queue: &str,
+        durable: bool,
+        arguments: Table,
+    ) -> Vec<Seen> {
+        let entropy = self.entropy();
+        self.request(
+            key(1, 1),
+            Request::QueueDeclare(QueueDeclare {
+                queue: name(queue),
+                passive: false,
+                durable,
+                exclusive: false,
+                auto_delete: false,
+                nowait: false,
+                arguments,
+                entropy,
+            }),
+        )
+    }
+
+    pub(crate) fn declare(&mut self, queue: &str) {
+        let seen = self.declare_with(queue, true, Table::empty());
+        assert!(
+            matches!(seen.as_slice(), [Seen::Reply(Reply::QueueDeclareOk { .. })]),
+            "{seen:?}"
+        );
+    }
+
+    pub(crate) fn declare_exchange(
+        &mut self,
+        exchange: &str,
+        kind: &str,
+        arguments: Table,
+    ) -> Vec<Seen> {
+        self.request(
+            key(1, 1),
+            Request::ExchangeDeclare(ExchangeDeclare {
+                exchange: name(exchange),
+                kind: name(kind),
+                passive: false,
+                durable: true,
+                auto_delete: false,
+                internal: false,
+                nowait: false,
+                arguments,
+            }),
+        )
+    }
+
+    pub(crate) fn bind(&mut self, queue: &str, exchange: &str, routing_key: &str) {
+        let seen = self.request(
+            key(1, 1),
+            Request::QueueBind(QueueBind {
+                queue: name(queue),
+                exchange: name(exchange),
+                routing_key: name(routing_key),
+                nowait: false,
+                arguments: Table::empty(),
+            }),
+        );
+        assert_eq!(seen, [Seen::Reply(Reply::QueueBindOk)]);
+    }
+
+    pub(crate) fn publish(&mut self, exchange: &str, routing_key: &str, body: &str) -> Vec<Seen> {
+        self.publish_as(exchange, routing_key, body, false, Some(2), None)
+    }
+
+    pub(crate) fn publish_as(
+        &mut self,
+        exchange: &str,
+        routing_key: &str,
+        body: &str,
+        mandatory: bool,
+        delivery_mode: Option<u8>,
+        expiration: Option<&str>,
+    ) -> Vec<Seen> {
+        let properties = Properties {
+            delivery_mode,
+            expiration: expiration.map(str::as_bytes),
+            ..Properties::default()
+        };
+        let mut bytes = Vec::new();
+        properties.write(&mut bytes);
+        let chunk = self.settings.chunk_bytes;
+        let body = body
+            .as_bytes()
+            .chunks(chunk)
+            .map(Bytes::copy_from_slice)
+            .collect();
+        self.request(
+            key(1, 1),
+            Request::Publish(Publish {
+                exchange: name(exchange),
+                routing_key: name(routing_key),
+                mandatory,
+                properties: Bytes::from(bytes),
+                body,
+            }),
+        )
+    }
+
+    pub(crate) fn get(&mut self, queue: &str) -> Vec<Seen> {
+        self.request(
+            key(1, 1),
+            Request::Get {
+                queue: name(queue),
+                no_ack: false,
+            },
+        )
+    }
+
+    /// Every body that is ready, taken without acknowledgement.
+    pub(crate) fn drain(&mut self, queue: &str) -> Vec<String> {
+        let mut bodies = Vec::new();
+        loop {
+            let get = Request::Get {
+                queue: name(queue),
+                no_ack: true,
+            };
+            match self.request(key(1, 1), get).as_slice() {
+                [Seen::Got { body, .. }] => bodies.push(body.clone()),
+                [Seen::Reply(Reply::GetEmpty)] => return bodies,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    pub(crate) fn consume(&mut self, channel: ChannelKey, queue: &str, tag: &str) -> Vec<Seen> {
+        let entropy = self.entropy();
+        self.request(
+            channel,
+            Request::Consume(Consume {
+                queue: name(queue),
+                consumer_tag: name(tag),
+                no_local: false,
+                no_ack: false,
+                exclusive: false,
+                nowait: false,
+                arguments: Table::empty(),
+                entropy,
+            }),
+        )
+    }
+
+    pub(crate) fn ack(&mut self, channel: ChannelKey, tag: u64) -> Vec<Seen> {
+        self.request(
+            channel,
+            Request::Ack {
+                delivery_tag: DeliveryTag(tag),
+                multiple: false,
+            },
+        )
+    }
+
+    pub(crate) fn requeue(&mut self, channel: ChannelKey, tag: u64) -> Vec<Seen> {
+        self.request(
+            channel,
+            Request::Reject {
+                delivery_tag: DeliveryTag(tag),
+                multiple: false,
+                requeue: true,
+                method: Rejection::Nack,
+            },
+        )
+    }
+
+    pub(crate) fn confirm_select(&mut self) {
+        let seen = self.request(key(1, 1), Request::ConfirmSelect { nowait: false });
+        assert_eq!(seen, [Seen::Reply(Reply::ConfirmSelectOk)]);
+    }
+}
+
+pub(crate) fn seen(effects: &[Effect]) -> Vec<Seen> {
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Channel { output, .. } => Some(match output {
+                Output::Reply(reply) => Seen::Reply(reply.clone()),
+                Output::Deliver {
+                    delivery_tag,
+                    redelivered,
+                    message,
+                    ..
+                } => Seen::Delivered {
+                    tag: delivery_tag.0,
+                    body: body_of(message),
+                    redelivered: *redelivered,
+                },
+                Output::GetOk {
+                    delivery_tag,
+                    redelivered,
+                    message_count,
+                    message,
+                } => Seen::Got {
+                    tag: delivery_tag.0,
+                    body: body_of(message),
+                    redelivered: *redelivered,
+                    left: *message_count,
+                },
+                Output::Return { message } => Seen::Returned(body_of(message)),
+                Output::Confirm {
+                    sequence,
+                    accepted: true,
+                } => Seen::Acked(*sequence),
+                Output::Confirm {
+                    sequence,
+                    accepted: false,
+                } => Seen::Nacked(*sequence),
+                Output::Cancelled { consumer_tag } => Seen::Cancelled(consumer_tag.to_string()),
+                Output::Refused { refusal, .. } => Seen::Refused(refusal.clone()),
+            }),
+            Effect::Connection { .. } | Effect::Fetch { .. } => None,
+        })
+        .collect()
+}

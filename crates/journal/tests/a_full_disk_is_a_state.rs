@@ -1,0 +1,188 @@
+//! Running out of space while preparing: publishes are refused, settles and checkpoints go on,
+//! and once there is space again nothing needs a restart.
+#![expect(clippy::unwrap_used, reason = "a test may")]
+
+mod common;
+
+use common::{Kept, SEGMENT, append, open_with, small};
+use menzil_journal::testing::MemoryDisk;
+use menzil_journal::{CheckpointError, Journal, OpenError, Options, Space, StorageError};
+use menzil_model::ShardId;
+
+const SHARD: ShardId = ShardId(1);
+
+/// A disk that has room for the files it has and nothing more, once its journal is set up.
+fn full_disk(options: Options) -> (MemoryDisk, Journal<MemoryDisk>) {
+    let disk = MemoryDisk::new(1);
+    let (journal, _) = open_with(&disk, options).unwrap();
+    assert_eq!(journal.prepare().unwrap(), Space::Ample);
+    disk.set_capacity(Some(disk.used()));
+    (disk, journal)
+}
+
+/// Appends records of a kilobyte while `more` says so, committing each. Returns how many.
+fn fill(journal: &Journal<MemoryDisk>, more: impl Fn() -> bool) -> u64 {
+    let mut count = 0;
+    while more() {
+        append(journal, 1, &[7; 1000]);
+        journal.step().unwrap();
+        count += 1;
+        assert!(count < 10_000);
+    }
+    count
+}
+
+#[test]
+fn publishes_stop_at_the_reserve_and_settles_use_it_to_the_end() {
+    let (disk, journal) = full_disk(small());
+    assert!(journal.has_room(1000));
+    let published = fill(&journal, || journal.has_room(1000));
+    assert_eq!(journal.space(), Space::Full);
+    // What is left of the active segment and one whole one were filled, the reserve was not.
+    assert!(published > 2 * SEGMENT / 2000, "{published}");
+    assert!(!journal.has_room(1));
+    assert!(journal.has_reserve(1000));
+    let settled = fill(&journal, || journal.has_reserve(1000));
+    assert!(settled >= SEGMENT / 2048 - 2, "{settled}");
+    assert_eq!(journal.committed(SHARD), published + settled);
+    assert!(journal.failure().is_none());
+
+    // Only past the reserve is it an error.
+    for _ in 0..3 {
+        append(&journal, 1, &[7; 1000]);
+        if let Err(error) = journal.step() {
+            assert!(matches!(error, StorageError::Full), "{error}");
+            break;
+        }
+    }
+    assert!(matches!(journal.failure(), Some(StorageError::Full)));
+    let committed = journal.committed(SHARD);
+    drop(journal);
+    let kept = disk.fork();
+    kept.set_capacity(None);
+    let (journal, kept) = open_with(&kept, small()).unwrap();
+    assert_eq!(kept.payloads(1).len() as u64, committed);
+    journal.prepare().unwrap();
+    assert!(journal.has_room(1000));
+}
+
+#[test]
+fn space_that_returns_needs_no_restart() {
+    let (disk, journal) = full_disk(small());
+    fill(&journal, || journal.has_room(1000));
+    assert_eq!(journal.prepare().unwrap(), Space::Full);
+    let names = disk.used();
+    disk.set_capacity(None);
+    journal.step().unwrap();
+    assert_eq!(journal.space(), Space::Ample);
+    assert!(disk.used() > names);
+    assert!(journal.has_room(1000));
+    append(&journal, 1, b"again");
+    journal.step().unwrap();
+}
+
+#[test]
+fn a_checkpoint_on_a_full_disk_uses_its_reserve_and_frees_segments() {
+    let options = Options {
+        checkpoint_reserve_bytes: 32 << 10,
+        ..small()
+    };
+    let (disk, journal) = full_disk(options.clone());
+    fill(&journal, || journal.has_room(1000));
+    assert_eq!(journal.space(), Space::Full);
+    let index = journal.committed(SHARD);
+    let state = vec![3; 20_000];
+    journal
+        .install_checkpoint(SHARD, index, &[&state], std::iter::empty())
+        .unwrap();
+    assert_eq!(journal.prepare().unwrap(), Space::Ample);
+    assert!(journal.has_room(1000));
+    fill(&journal, || journal.has_room(1000));
+    drop(journal);
+    let (_, kept) = open_with(&disk, options).unwrap();
+    assert_eq!(kept.checkpoints[&SHARD], (index, state));
+}
+
+#[test]
+fn a_checkpoint_without_space_leaves_the_one_before_it() {
+    let options = Options {
+        checkpoint_reserve_bytes: 0,
+        ..small()
+    };
+    let (disk, journal) = full_disk(options.clone());
+    append(&journal, 1, b"one");
+    journal.step().unwrap();
+    let refused = journal.install_checkpoint(SHARD, 1, &[b"state"], std::iter::empty());
+    assert!(matches!(refused, Err(CheckpointError::Full)));
+    assert!(disk.bytes("checkpoint-1-1.tmp").is_none());
+    append(&journal, 1, b"two");
+    journal.step().unwrap();
+    drop(journal);
+    let (_, kept) = open_with(&disk, options).unwrap();
+    assert_eq!(kept.payloads(1), [b"one", b"two"]);
+}
+
+#[test]
+fn a_failed_preparation_leaves_no_file() {
+    let (disk, journal) = full_disk(small());
+    fill(&journal, || journal.has_room(1000));
+    disk.set_capacity(Some(disk.used() + SEGMENT / 2));
+    assert_eq!(journal.prepare().unwrap(), Space::Full);
+    let used = disk.used();
+    assert_eq!(journal.prepare().unwrap(), Space::Full);
+    assert_eq!(disk.used(), used);
+    disk.set_capacity(Some(used + SEGMENT));
+    assert_eq!(journal.prepare().unwrap(), Space::Ample);
+}
+
+#[test]
+fn a_disk_too_small_for_the_first_segment_is_named() {
+    let disk = MemoryDisk::new(2);
+    disk.set_capacity(Some(SEGMENT / 2));
+    let mut kept = Kept::default();
+    let refused = Journal::open(disk, small(), &mut kept)
+        .map(|_| ())
+        .unwrap_err();
+    assert!(matches!(refused, OpenError::Full), "{refused}");
+}
+
+#[test]
+fn more_pending_than_allowed_is_no_room() {
+    let disk = MemoryDisk::new(3);
+    let options = Options {
+        pending_bytes_max: 5000,
+        ..small()
+    };
+    let (journal, _) = open_with(&disk, options).unwrap();
+    journal.prepare().unwrap();
+    assert!(journal.has_room(4000));
+    assert!(!journal.has_room(6000));
+    append(&journal, 1, &[1; 3000]);
+    assert!(!journal.has_room(4000));
+    assert!(journal.pending_bytes() >= 3000);
+    journal.step().unwrap();
+    assert!(journal.has_room(4000));
+    assert_eq!(journal.pending_bytes(), 0);
+}
+
+#[test]
+fn a_checkpoint_waits_for_committed_and_never_goes_back() {
+    let disk = MemoryDisk::new(4);
+    let (journal, _) = open_with(&disk, small()).unwrap();
+    append(&journal, 1, b"one");
+    let early = journal.install_checkpoint(SHARD, 1, &[b"x"], std::iter::empty());
+    assert!(matches!(
+        early,
+        Err(CheckpointError::NotCommitted {
+            index: 1,
+            committed: 0
+        })
+    ));
+    append(&journal, 1, b"two");
+    journal.step().unwrap();
+    journal
+        .install_checkpoint(SHARD, 2, &[b"x"], std::iter::empty())
+        .unwrap();
+    let older = journal.install_checkpoint(SHARD, 1, &[b"x"], std::iter::empty());
+    assert!(matches!(older, Err(CheckpointError::Older { current: 2 })));
+}

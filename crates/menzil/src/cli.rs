@@ -1,0 +1,101 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// A durable message broker that speaks AMQP 0-9-1.
+#[derive(Debug, Parser)]
+#[command(name = "menzil", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the broker
+    Server(ServerArguments),
+    /// Load any AMQP 0-9-1 broker and tell what it costs; `menzil bench --help` lists how
+    #[command(disable_help_flag = true)]
+    Bench(BenchArguments),
+    /// Show the counters of a running server
+    Stats(StatsArguments),
+    /// Look at a data folder that no server runs on, and mend it
+    #[command(subcommand)]
+    Journal(JournalCommand),
+    /// Make an entry for the users table of the settings file; the password is asked for, or
+    /// read from standard input
+    HashPassword(HashPasswordArguments),
+}
+
+/// Settings come from the file, then MENZIL_* variables, then flags; the last one wins.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArguments {
+    /// Settings file (TOML)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Folder that holds everything the server keeps
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<String>,
+    /// Where AMQP 0-9-1 clients connect: HOST:PORT (port 0 picks one), or off
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) amqp: Option<String>,
+    /// error, warn, info or debug
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+    /// text or json
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<String>,
+    /// Any other setting; may be given again
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Print the settings that would be used, and stop
+    #[arg(long)]
+    pub(crate) print_config: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HashPasswordArguments {
+    /// The user's name
+    pub(crate) user: String,
+    /// A tag, such as administrator; may be given again
+    #[arg(long = "tag", value_name = "TAG")]
+    pub(crate) tags: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// Words for the load generator
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatsArguments {
+    /// The server's data folder
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    pub(crate) data_dir: PathBuf,
+    /// As one JSON object, instead of a line per number
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JournalCommand {
+    /// Read everything and say what is damaged; changes nothing
+    Verify {
+        /// The data folder
+        dir: PathBuf,
+    },
+    /// Print what is in it, record by record
+    Dump {
+        /// The data folder
+        dir: PathBuf,
+    },
+    /// Set damaged parts aside so that a server starts, and name what is lost
+    Repair {
+        /// The data folder
+        dir: PathBuf,
+    },
+}

@@ -1,0 +1,316 @@
+//! A server as a process: how it starts, stops, and what it says to people.
+
+#[cfg(test)]
+mod common;
+
+use common::{Client, PATIENCE, Server, menzil, run, text};
+use menzil_amqp::methods::{ConnectionCloseOk, Method};
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Instant;
+
+#[test]
+fn the_ready_line_names_the_port_the_folder_and_the_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let expected = format!(
+        "menzil ready amqp=127.0.0.1:{} data={} version={}\n",
+        server.port,
+        dir.path().display(),
+        env!("CARGO_PKG_VERSION")
+    );
+    assert_eq!(server.ready, expected);
+    Client::open(server.port);
+    let (status, log) = server.stop();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(
+        log.contains("virtual host created name=/ exchanges=7"),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_listener_can_be_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--set", "amqp=off"]);
+    assert!(
+        server.ready.starts_with("menzil ready amqp=off "),
+        "{}",
+        server.ready
+    );
+    assert_eq!(server.stop().0.code(), Some(0));
+}
+
+#[test]
+fn a_second_server_on_the_folder_is_refused_and_the_first_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let path = dir.path().to_str().unwrap();
+    let second = run(&["server", "--amqp", "off", "--data-dir", path]);
+    assert_eq!(second.status.code(), Some(1));
+    let error = text(&second.stderr);
+    assert!(error.contains("another server runs on it"), "{error}");
+    assert!(error.contains(path), "{error}");
+    assert_eq!(text(&second.stdout), "");
+    let verify = run(&["journal", "verify", path]);
+    assert_eq!(verify.status.code(), Some(1));
+    assert!(text(&verify.stderr).contains("stop the server"));
+    Client::open(server.port);
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(&[
+        "server",
+        "--amqp",
+        &address,
+        "--data-dir",
+        dir.path().to_str().unwrap(),
+        "--set",
+        "segment_bytes=1 MiB",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains(&address) && error.contains("set amqp"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_was_confirmed_is_there_after_kill_and_after_a_clean_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Client::open(server.port);
+    assert_eq!(client.declare("q"), 0);
+    client.confirm_select();
+    for number in 0..100 {
+        client.publish("q", format!("message {number}").as_bytes());
+    }
+    client.publish("q", &vec![7; 3_000_000]);
+    client.await_confirms(101);
+    server.kill();
+
+    let server = Server::start(dir.path(), &[]);
+    assert_eq!(Client::open(server.port).declare("q"), 101);
+    let (status, log) = server.stop();
+    assert_eq!(status.code(), Some(0));
+    let recovered = "virtual host recovered name=/ exchanges=7 queues=1 bindings=0 messages=101";
+    assert!(log.contains(recovered), "{log}");
+
+    let server = Server::start(dir.path(), &[]);
+    assert_eq!(Client::open(server.port).declare("q"), 101);
+    let (_, log) = server.stop();
+    assert!(log.contains("checkpoints=1 records_replayed=0"), "{log}");
+    let verify = run(&["journal", "verify", dir.path().to_str().unwrap()]);
+    assert_eq!(verify.status.code(), Some(0), "{}", text(&verify.stdout));
+    let dump = run(&["journal", "dump", dir.path().to_str().unwrap()]);
+    assert!(text(&dump.stdout).contains("VirtualHostCreated"));
+}
+
+#[test]
+fn a_clean_stop_tells_clients_and_waits_for_their_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path(), &[]);
+    let mut client = Client::open(server.port);
+    server.signal("-TERM");
+    let came = client.next().unwrap();
+    let Method::ConnectionClose(close) = came.method() else {
+        panic!("{came:?}");
+    };
+    assert_eq!(close.reply_code, 320);
+    let reply_text = text(close.reply_text);
+    assert!(
+        reply_text.starts_with("CONNECTION_FORCED - "),
+        "{reply_text}"
+    );
+    client.send(0, &Method::ConnectionCloseOk(ConnectionCloseOk {}));
+    assert!(client.next().is_none());
+    assert_eq!(server.wait().0.code(), Some(0));
+}
+
+#[test]
+fn a_client_that_does_not_answer_holds_the_stop_up_for_a_bounded_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(dir.path(), &["--set", "stop_seconds=1"]);
+    let _silent = Client::open(server.port);
+    server.signal("-INT");
+    let (status, log) = server.wait();
+    assert_eq!(status.code(), Some(0));
+    assert!(
+        log.contains("connections did not close in time connections=1"),
+        "{log}"
+    );
+}
+
+#[test]
+fn wrong_settings_are_refused_by_name_with_code_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("menzil.toml");
+    std::fs::write(&file, "guest = true\nguset = true\n").unwrap();
+    let file = file.to_str().unwrap();
+    let cases: [(&[&str], &str); 4] = [
+        (&["--config", file], "menzil.toml:2: unknown field `guset`"),
+        (&["--config", "/no/such.toml"], "/no/such.toml"),
+        (&["--set", "frame_max=1"], "--set frame_max: frame_max is 1"),
+        (&["--amqp", "5672"], "--amqp: \"5672\" is no address"),
+    ];
+    for (arguments, expected) in cases {
+        let output = run(&[&["server"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            text(&output.stderr).contains(expected),
+            "{}",
+            text(&output.stderr)
+        );
+        assert_eq!(text(&output.stdout), "");
+    }
+    let output = menzil(&["server"])
+        .env("MENZIL_HEARTBEET_SECONDS", "1")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("MENZIL_HEARTBEET_SECONDS: unknown setting"),
+        "{error}"
+    );
+    let output = run(&["server", "--data-drr", "x"]);
+    assert_eq!(output.status.code(), Some(2));
+    let output = menzil(&["server", "--print-config", "--amqp", "off"])
+        .env("MENZIL_AMQP", "[::1]:1")
+        .env("MENZIL_CHANNEL_MAX", "7")
+        .output()
+        .unwrap();
+    let printed = text(&output.stdout);
+    assert!(
+        printed.contains("amqp = \"off\"") && printed.contains("channel_max = 7"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn a_hashed_password_logs_in_and_a_wrong_one_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut hash = menzil(&["hash-password", "ada", "--tag", "administrator"]);
+    hash.stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped());
+    let mut child = hash.spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"s3cret\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let entry = text(&output.stdout);
+    assert!(
+        entry.contains("[users.ada]") && !entry.contains("s3cret"),
+        "{entry}"
+    );
+    let file = dir.path().join("menzil.toml");
+    std::fs::write(&file, entry).unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(
+        &data,
+        &["--config", file.to_str().unwrap(), "--log-level", "debug"],
+    );
+    let mut client = Client::connect(server.port);
+    client.log_in("ada", "s3cret");
+    assert!(matches!(
+        client.next().unwrap().method(),
+        Method::ConnectionTune(_)
+    ));
+    client.tune_and_open(0, b"/");
+    assert!(matches!(
+        client.next().unwrap().method(),
+        Method::ConnectionOpenOk(_)
+    ));
+    let mut stranger = Client::connect(server.port);
+    stranger.log_in("ada", "wr0ng");
+    assert!(stranger.next().is_none());
+    drop((client, stranger));
+    let (_, log) = server.stop();
+    assert!(
+        log.contains("login refused") && log.contains("user=ada"),
+        "{log}"
+    );
+    assert!(!log.contains("s3cret") && !log.contains("wr0ng"), "{log}");
+}
+
+#[test]
+fn statistics_come_over_a_socket_of_the_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Client::open(server.port);
+    client.declare("a queue");
+    client.confirm_select();
+    client.publish("a queue", b"x");
+    client.await_confirms(1);
+    let socket = dir.path().join("menzil.sock");
+    let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let plain = text(&run(&["stats", "--data-dir", path]).stdout);
+    assert!(
+        plain.contains("virtual_hosts[/].queues[a queue].ready 1\n"),
+        "{plain}"
+    );
+    assert!(plain.contains("connections.open 1\n"), "{plain}");
+    let json = run(&["stats", "--data-dir", path, "--json"]);
+    let read: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(read["virtual_hosts"][0]["counters"]["confirmed"], 1);
+    assert!(read["journal"]["syncs"].as_u64().unwrap() >= 1);
+    server.stop();
+    assert!(!socket.exists());
+    let nobody = run(&["stats", "--data-dir", path]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(text(&nobody.stderr).contains("is a server running"));
+}
+
+#[test]
+fn more_connections_than_allowed_are_closed_and_the_others_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--set", "connections_max=2"]);
+    let mut first = Client::open(server.port);
+    let second = Client::open(server.port);
+    assert!(Client::connect(server.port).next_any().is_none());
+    first.declare("q");
+    drop(second);
+    let until = Instant::now() + PATIENCE;
+    // The place is free once the server has seen the second one go.
+    while !accepts(server.port) {
+        assert!(Instant::now() < until);
+    }
+    first.declare("q");
+}
+
+fn accepts(port: u16) -> bool {
+    let mut client = Client::connect(port);
+    client.write(b"AMQP\x00\x00\x09\x01");
+    client.next_any().is_some()
+}
+
+#[test]
+fn heartbeats_go_both_ways_and_a_silent_client_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Client::connect(server.port);
+    client.log_in("guest", "guest");
+    assert!(client.next().is_some());
+    client.tune_and_open(1, b"/");
+    assert!(matches!(
+        client.next().unwrap().method(),
+        Method::ConnectionOpenOk(_)
+    ));
+    let mut beats = 0;
+    while let Some(came) = client.next_any() {
+        assert_eq!(
+            came.kind,
+            menzil_amqp::frame::HEARTBEAT,
+            "{:?}",
+            text(&came.payload)
+        );
+        beats += 1;
+    }
+    assert!(beats >= 1);
+    Client::open(server.port);
+}

@@ -1,0 +1,322 @@
+//! Bytes as facts: of any bytes a fact or an error, never a panic, and never an allocation by a
+//! length that is not there.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{
+    Binding, Content, Destination, Entries, Entry, ExchangeDefinition, ExchangeKind, Extent,
+    FORMAT_VERSION, Fact, Origin, Published, QueueDefinition, Range, Ranges, Stored, Why, tag,
+};
+use crate::table::TableError;
+use crate::wire::{Reader, Truncated};
+use crate::{ExchangeId, Message, Name, QueueId, Sequence, Table};
+
+/// Groups inside groups do not occur; a decoder that met them would have to bound them.
+const GROUP_DEPTH_MAX: u8 = 1;
+
+/// Why bytes are not a fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FactError {
+    /// Bytes end early.
+    Truncated,
+    /// Bytes are left over.
+    Trailing,
+    /// Written by a newer version of this program.
+    Version(u8),
+    /// A tag that this version does not know.
+    UnknownTag(u8),
+    /// A field holds what cannot be.
+    Invalid(&'static str),
+}
+
+impl std::fmt::Display for FactError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Truncated => write!(f, "fact ends early"),
+            Self::Trailing => write!(f, "bytes are left over after the fact"),
+            Self::Version(version) => write!(
+                f,
+                "fact has format version {version}, this program reads up to {FORMAT_VERSION}: \
+                 start a newer menzil on this data folder"
+            ),
+            Self::UnknownTag(tag) => write!(f, "unknown fact tag {tag}"),
+            Self::Invalid(what) => write!(f, "invalid fact: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for FactError {}
+
+impl From<Truncated> for FactError {
+    fn from(_: Truncated) -> Self {
+        Self::Truncated
+    }
+}
+
+impl From<TableError> for FactError {
+    fn from(_: TableError) -> Self {
+        Self::Invalid("field table")
+    }
+}
+
+impl Fact {
+    /// Reads one fact that fills `bytes`.
+    pub fn decode(bytes: &[u8], content: Content) -> Result<Self, FactError> {
+        let mut reader = Reader::new(bytes);
+        match reader.u8()? {
+            FORMAT_VERSION => decode_body(reader, content, 0),
+            version => Err(FactError::Version(version)),
+        }
+    }
+}
+
+fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fact, FactError> {
+    let fact = match reader.u8()? {
+        tag::VIRTUAL_HOST_CREATED => Fact::VirtualHostCreated {
+            name: decode_name(&mut reader)?,
+        },
+        tag::EXCHANGE_DECLARED => Fact::ExchangeDeclared(decode_exchange(&mut reader)?),
+        tag::EXCHANGE_DELETED => Fact::ExchangeDeleted {
+            id: ExchangeId(reader.varint()?),
+        },
+        tag::QUEUE_DECLARED => Fact::QueueDeclared(decode_queue(&mut reader)?),
+        tag::QUEUE_DELETED => Fact::QueueDeleted {
+            id: QueueId(reader.varint()?),
+        },
+        tag::BOUND => Fact::Bound(decode_binding(&mut reader)?),
+        tag::UNBOUND => Fact::Unbound(decode_binding(&mut reader)?),
+        tag::CHUNK => {
+            let rest = reader.bytes(reader.rest().len())?;
+            Fact::Chunk(match content {
+                Content::Keep => Bytes::copy_from_slice(rest),
+                Content::Skip => Bytes::new(),
+            })
+        }
+        tag::PUBLISHED => Fact::Published(decode_published(&mut reader, content)?),
+        tag::SETTLED => {
+            let queue = QueueId(reader.varint()?);
+            let why = Why::from_byte(reader.u8()?).ok_or(FactError::Invalid("settle reason"))?;
+            Fact::Settled {
+                queue,
+                ranges: decode_ranges(&mut reader)?,
+                why,
+            }
+        }
+        tag::DELIVERING => Fact::Delivering {
+            queue: QueueId(reader.varint()?),
+            below: Sequence(reader.varint()?),
+        },
+        tag::GROUP if depth < GROUP_DEPTH_MAX => {
+            let count = reader.varint()?;
+            let mut facts = Vec::new();
+            for _ in 0..count {
+                let length = length(&mut reader)?;
+                let one = Reader::new(reader.bytes(length)?);
+                facts.push(decode_body(one, content, depth + 1)?);
+            }
+            Fact::Group(facts)
+        }
+        tag::GROUP => return Err(FactError::Invalid("group inside a group")),
+        tag::NUMBERING => Fact::Numbering {
+            exchange: reader.varint()?,
+            queue: reader.varint()?,
+        },
+        tag::QUEUE_STATE => Fact::QueueState {
+            queue: QueueId(reader.varint()?),
+            next: Sequence(reader.varint()?),
+            below: Sequence(reader.varint()?),
+        },
+        tag::STORED => Fact::Stored(Stored {
+            origin: decode_origin(&mut reader)?,
+            extent: decode_extent(&mut reader)?,
+            entries: decode_entries(&mut reader)?,
+        }),
+        other => return Err(FactError::UnknownTag(other)),
+    };
+    if reader.is_empty() {
+        Ok(fact)
+    } else {
+        Err(FactError::Trailing)
+    }
+}
+
+fn length(reader: &mut Reader<'_>) -> Result<usize, FactError> {
+    usize::try_from(reader.varint()?).map_err(|_| FactError::Truncated)
+}
+
+fn decode_origin(reader: &mut Reader<'_>) -> Result<Origin, FactError> {
+    let index = reader.varint()?;
+    let part = u32::try_from(reader.varint()?).map_err(|_| FactError::Invalid("part"))?;
+    Ok(Origin { index, part })
+}
+
+fn decode_name(reader: &mut Reader<'_>) -> Result<Name, FactError> {
+    Name::new(reader.short_string()?).ok_or(FactError::Invalid("name"))
+}
+
+fn decode_table(reader: &mut Reader<'_>) -> Result<Table, FactError> {
+    Ok(Table::copy_from(reader.long_string()?)?)
+}
+
+fn decode_exchange(reader: &mut Reader<'_>) -> Result<ExchangeDefinition, FactError> {
+    let id = ExchangeId(reader.varint()?);
+    let name = decode_name(reader)?;
+    let kind = ExchangeKind::from_byte(reader.u8()?).ok_or(FactError::Invalid("exchange kind"))?;
+    let flags = reader.u8()?;
+    Ok(ExchangeDefinition {
+        id,
+        name,
+        kind,
+        durable: flags & 1 != 0,
+        auto_delete: flags & 2 != 0,
+        internal: flags & 4 != 0,
+        arguments: decode_table(reader)?,
+    })
+}
+
+fn decode_queue(reader: &mut Reader<'_>) -> Result<QueueDefinition, FactError> {
+    let id = QueueId(reader.varint()?);
+    let name = decode_name(reader)?;
+    let flags = reader.u8()?;
+    Ok(QueueDefinition {
+        id,
+        name,
+        durable: flags & 1 != 0,
+        exclusive: flags & 2 != 0,
+        auto_delete: flags & 4 != 0,
+        arguments: decode_table(reader)?,
+    })
+}
+
+fn decode_binding(reader: &mut Reader<'_>) -> Result<Binding, FactError> {
+    let source = ExchangeId(reader.varint()?);
+    let destination = match reader.u8()? {
+        0 => Destination::Queue(QueueId(reader.varint()?)),
+        1 => Destination::Exchange(ExchangeId(reader.varint()?)),
+        _ => return Err(FactError::Invalid("binding destination")),
+    };
+    Ok(Binding {
+        source,
+        destination,
+        key: decode_name(reader)?,
+        arguments: decode_table(reader)?,
+    })
+}
+
+fn decode_published(reader: &mut Reader<'_>, content: Content) -> Result<Published, FactError> {
+    let extent = decode_extent(reader)?;
+    let entries = decode_entries(reader)?;
+    if content == Content::Skip {
+        reader.bytes(reader.rest().len())?;
+        return Ok(Published {
+            message: None,
+            extent,
+            entries,
+        });
+    }
+    let exchange = decode_name(reader)?;
+    let routing_key = decode_name(reader)?;
+    let properties = reader.long_string()?;
+    let body = reader.bytes(reader.rest().len())?;
+    let parts = vec![Bytes::copy_from_slice(body)];
+    let message = Message::new(&exchange, &routing_key, properties, parts, body.len());
+    Ok(Published {
+        message: Some(Arc::new(message)),
+        extent,
+        entries,
+    })
+}
+
+fn decode_extent(reader: &mut Reader<'_>) -> Result<Extent, FactError> {
+    let body_bytes = reader.varint()?;
+    let total_bytes = reader.varint()?;
+    let count = reader.varint()?;
+    let mut chunks = Vec::new();
+    for _ in 0..count {
+        chunks.push(reader.varint()?);
+    }
+    Ok(Extent {
+        body_bytes,
+        total_bytes,
+        chunks,
+    })
+}
+
+fn decode_entries(reader: &mut Reader<'_>) -> Result<Entries, FactError> {
+    let count = reader.varint()?;
+    let mut entries = Entries::new();
+    for _ in 0..count {
+        let queue = QueueId(reader.varint()?);
+        let sequence = Sequence(reader.varint()?);
+        let expires_at = match reader.u8()? {
+            0 => None,
+            1 => Some(reader.varint()?),
+            _ => return Err(FactError::Invalid("expiry flag")),
+        };
+        entries.push(Entry {
+            queue,
+            sequence,
+            expires_at,
+            durable: true,
+        });
+    }
+    Ok(entries)
+}
+
+fn decode_ranges(reader: &mut Reader<'_>) -> Result<Ranges, FactError> {
+    let overflow = FactError::Invalid("range");
+    let count = reader.varint()?;
+    let mut ranges = Ranges::new();
+    let mut last = 0_u64;
+    for _ in 0..count {
+        let first = last.checked_add(reader.varint()?).ok_or(overflow)?;
+        last = first.checked_add(reader.varint()?).ok_or(overflow)?;
+        ranges.push(Range {
+            first: Sequence(first),
+            last: Sequence(last),
+        });
+    }
+    Ok(ranges)
+}
+
+/// The message of a record that was read back: the `part`-th fact of a group, or the record's
+/// only one. A body in chunks comes from `chunks`, the contents of the records that
+/// [`Extent::chunks`] names, in order; see [`read_chunk`].
+pub fn read_message(record: &[u8], part: u32, chunks: Vec<Bytes>) -> Result<Message, FactError> {
+    let missing = FactError::Invalid("no message in the record");
+    let mut fact = Fact::decode(record, Content::Keep)?;
+    if let Fact::Group(facts) = fact {
+        fact = facts.into_iter().nth(part as usize).ok_or(missing)?;
+    }
+    let Fact::Published(published) = fact else {
+        return Err(missing);
+    };
+    let message = published.message.ok_or(missing)?;
+    if published.extent.chunks.is_empty() {
+        return Ok(Arc::unwrap_or_clone(message));
+    }
+    let bytes: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+    if chunks.len() != published.extent.chunks.len() || bytes != published.extent.body_bytes {
+        return Err(FactError::Invalid("chunks of another body"));
+    }
+    let name = |bytes| Name::new(bytes).ok_or(FactError::Invalid("name"));
+    let (exchange, routing_key) = (name(message.exchange())?, name(message.routing_key())?);
+    Ok(Message::new(
+        &exchange,
+        &routing_key,
+        message.properties(),
+        chunks,
+        0,
+    ))
+}
+
+/// The content of a chunk record.
+pub fn read_chunk(record: &[u8]) -> Result<Bytes, FactError> {
+    let fact = Fact::decode(record, Content::Keep)?;
+    let Fact::Chunk(bytes) = fact else {
+        return Err(FactError::Invalid("no chunk in the record"));
+    };
+    Ok(bytes)
+}

@@ -1,0 +1,187 @@
+//! Facts as bytes. The layout of each stands in its function, in the order of writing.
+
+use super::{
+    Binding, Destination, Entries, ExchangeDefinition, Extent, FORMAT_VERSION, Fact, Published,
+    QueueDefinition, Ranges, tag,
+};
+use crate::wire::Writer;
+
+impl Fact {
+    /// Appends the fact to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(FORMAT_VERSION);
+        self.encode_body(out);
+    }
+
+    fn encode_body(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::VirtualHostCreated { name } => {
+                out.put_u8(tag::VIRTUAL_HOST_CREATED);
+                out.put_short_string(name.as_bytes());
+            }
+            Self::ExchangeDeclared(exchange) => {
+                out.put_u8(tag::EXCHANGE_DECLARED);
+                encode_exchange(exchange, out);
+            }
+            Self::ExchangeDeleted { id } => {
+                out.put_u8(tag::EXCHANGE_DELETED);
+                out.put_varint(id.0);
+            }
+            Self::QueueDeclared(queue) => {
+                out.put_u8(tag::QUEUE_DECLARED);
+                encode_queue(queue, out);
+            }
+            Self::QueueDeleted { id } => {
+                out.put_u8(tag::QUEUE_DELETED);
+                out.put_varint(id.0);
+            }
+            Self::Bound(binding) => {
+                out.put_u8(tag::BOUND);
+                encode_binding(binding, out);
+            }
+            Self::Unbound(binding) => {
+                out.put_u8(tag::UNBOUND);
+                encode_binding(binding, out);
+            }
+            Self::Chunk(bytes) => {
+                out.put_u8(tag::CHUNK);
+                out.put(bytes);
+            }
+            Self::Published(published) => {
+                out.put_u8(tag::PUBLISHED);
+                encode_published(published, out);
+            }
+            Self::Settled { queue, ranges, why } => {
+                out.put_u8(tag::SETTLED);
+                out.put_varint(queue.0);
+                out.put_u8(*why as u8);
+                encode_ranges(ranges, out);
+            }
+            Self::Delivering { queue, below } => {
+                out.put_u8(tag::DELIVERING);
+                out.put_varint(queue.0);
+                out.put_varint(below.0);
+            }
+            Self::Group(facts) => {
+                out.put_u8(tag::GROUP);
+                out.put_varint(facts.len() as u64);
+                let mut one = Vec::new();
+                for fact in facts {
+                    one.clear();
+                    fact.encode_body(&mut one);
+                    out.put_varint(one.len() as u64);
+                    out.put(&one);
+                }
+            }
+            Self::Numbering { exchange, queue } => {
+                out.put_u8(tag::NUMBERING);
+                out.put_varint(*exchange);
+                out.put_varint(*queue);
+            }
+            Self::QueueState { queue, next, below } => {
+                out.put_u8(tag::QUEUE_STATE);
+                out.put_varint(queue.0);
+                out.put_varint(next.0);
+                out.put_varint(below.0);
+            }
+            Self::Stored(stored) => {
+                out.put_u8(tag::STORED);
+                out.put_varint(stored.origin.index);
+                out.put_varint(stored.origin.part.into());
+                encode_extent(&stored.extent, out);
+                encode_entries(&stored.entries, out);
+            }
+        }
+    }
+}
+
+fn encode_exchange(exchange: &ExchangeDefinition, out: &mut Vec<u8>) {
+    out.put_varint(exchange.id.0);
+    out.put_short_string(exchange.name.as_bytes());
+    out.put_u8(exchange.kind as u8);
+    out.put_u8(
+        u8::from(exchange.durable)
+            | u8::from(exchange.auto_delete) << 1
+            | u8::from(exchange.internal) << 2,
+    );
+    out.put_long_string(exchange.arguments.as_bytes());
+}
+
+fn encode_queue(queue: &QueueDefinition, out: &mut Vec<u8>) {
+    out.put_varint(queue.id.0);
+    out.put_short_string(queue.name.as_bytes());
+    out.put_u8(
+        u8::from(queue.durable) | u8::from(queue.exclusive) << 1 | u8::from(queue.auto_delete) << 2,
+    );
+    out.put_long_string(queue.arguments.as_bytes());
+}
+
+fn encode_binding(binding: &Binding, out: &mut Vec<u8>) {
+    out.put_varint(binding.source.0);
+    match binding.destination {
+        Destination::Queue(id) => {
+            out.put_u8(0);
+            out.put_varint(id.0);
+        }
+        Destination::Exchange(id) => {
+            out.put_u8(1);
+            out.put_varint(id.0);
+        }
+    }
+    out.put_short_string(binding.key.as_bytes());
+    out.put_long_string(binding.arguments.as_bytes());
+}
+
+/// Layout: extent, durable entries, then exchange, routing key, properties and the inline
+/// body, so that an index is rebuilt without reading past the entries.
+fn encode_published(published: &Published, out: &mut Vec<u8>) {
+    encode_extent(&published.extent, out);
+    encode_entries(&published.entries, out);
+    if let Some(message) = &published.message {
+        out.put_short_string(message.exchange());
+        out.put_short_string(message.routing_key());
+        out.put_long_string(message.properties());
+        if published.extent.chunks.is_empty() {
+            out.put(message.inline_body());
+            for part in message.chunks() {
+                out.put(part);
+            }
+        }
+    }
+}
+
+fn encode_extent(extent: &Extent, out: &mut Vec<u8>) {
+    out.put_varint(extent.body_bytes);
+    out.put_varint(extent.total_bytes);
+    out.put_varint(extent.chunks.len() as u64);
+    for index in &extent.chunks {
+        out.put_varint(*index);
+    }
+}
+
+fn encode_entries(entries: &Entries, out: &mut Vec<u8>) {
+    let durable = entries.iter().filter(|entry| entry.durable);
+    out.put_varint(durable.clone().count() as u64);
+    for entry in durable {
+        out.put_varint(entry.queue.0);
+        out.put_varint(entry.sequence.0);
+        match entry.expires_at {
+            Some(at) => {
+                out.put_u8(1);
+                out.put_varint(at);
+            }
+            None => out.put_u8(0),
+        }
+    }
+}
+
+/// Ranges as gap from the end of the last one, and length less one.
+fn encode_ranges(ranges: &Ranges, out: &mut Vec<u8>) {
+    out.put_varint(ranges.len() as u64);
+    let mut last = 0;
+    for range in ranges {
+        out.put_varint(range.first.0.wrapping_sub(last));
+        out.put_varint(range.last.0.wrapping_sub(range.first.0));
+        last = range.last.0;
+    }
+}

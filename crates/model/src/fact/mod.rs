@@ -1,0 +1,335 @@
+//! Facts: what happened to durable state, as the journal records it.
+//!
+//! A fact states an outcome with every number in it (ids, sequences, expiry times); applying
+//! one counts nothing and decides nothing, so that a later version of the rules cannot change
+//! the past (`docs/adr/0002-facts-not-requests.md`). It may name an object that is deleted or
+//! not yet declared. Where a record's bytes lie is never in a fact; other records are named by
+//! their index in the same shard.
+//!
+//! ```text
+//! fact := version:u8 tag:u8 fields        numbers are varints unless said
+//! name := short string   table := long string   option := 0 | 1 value
+//! ```
+
+mod decode;
+mod encode;
+mod tag;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+pub use decode::{FactError, read_chunk, read_message};
+
+use crate::{Class, ExchangeId, Message, Name, QueueId, Sequence, Table};
+
+/// The version that [`Fact::encode`] writes.
+pub const FORMAT_VERSION: u8 = 1;
+
+/// How an exchange routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ExchangeKind {
+    /// Binding key equals routing key.
+    Direct = 1,
+    /// Every binding.
+    Fanout = 2,
+    /// Words and wildcards.
+    Topic = 3,
+    /// Header names and values.
+    Headers = 4,
+}
+
+impl ExchangeKind {
+    /// The kind of that type name, as in `exchange.declare`.
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"direct" => Self::Direct,
+            b"fanout" => Self::Fanout,
+            b"topic" => Self::Topic,
+            b"headers" => Self::Headers,
+            _ => return None,
+        })
+    }
+
+    /// The type name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Fanout => "fanout",
+            Self::Topic => "topic",
+            Self::Headers => "headers",
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Direct, Self::Fanout, Self::Topic, Self::Headers]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// An exchange as declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExchangeDefinition {
+    /// Its number for ever.
+    pub id: ExchangeId,
+    /// Unique among the living exchanges of the virtual host.
+    pub name: Name,
+    /// How it routes.
+    pub kind: ExchangeKind,
+    /// Survives a restart.
+    pub durable: bool,
+    /// Goes when its last outgoing binding goes.
+    pub auto_delete: bool,
+    /// Takes messages from exchanges only.
+    pub internal: bool,
+    /// Declared arguments.
+    pub arguments: Table,
+}
+
+/// A queue as declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueDefinition {
+    /// Its number for ever.
+    pub id: QueueId,
+    /// Unique among the living queues of the virtual host.
+    pub name: Name,
+    /// Survives a restart.
+    pub durable: bool,
+    /// Belongs to one connection. Never durable, so never in the journal.
+    pub exclusive: bool,
+    /// Goes when its last consumer goes.
+    pub auto_delete: bool,
+    /// Declared arguments.
+    pub arguments: Table,
+}
+
+/// What a binding points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Destination {
+    /// A queue.
+    Queue(QueueId),
+    /// Another exchange.
+    Exchange(ExchangeId),
+}
+
+/// A binding; two with equal fields are the same one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Binding {
+    /// The exchange that routes.
+    pub source: ExchangeId,
+    /// Where to.
+    pub destination: Destination,
+    /// The binding key.
+    pub key: Name,
+    /// Binding arguments, for headers exchanges.
+    pub arguments: Table,
+}
+
+/// The place of a message in one queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The queue.
+    pub queue: QueueId,
+    /// The place in its order.
+    pub sequence: Sequence,
+    /// Milliseconds since 1970 at which the entry leaves the queue by itself.
+    pub expires_at: Option<u64>,
+    /// Whether the entry is in the journal. Transient ones are not written: a transient
+    /// message, or a transient queue, beside a durable one.
+    pub durable: bool,
+}
+
+/// The entries of one message; most have one or two.
+pub type Entries = SmallVec<[Entry; 2]>;
+
+/// How large a message is and where its large body lies.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Extent {
+    /// Bytes of the body alone, which length limits count.
+    pub body_bytes: u64,
+    /// Bytes of envelope, properties and body.
+    pub total_bytes: u64,
+    /// Indexes of the chunk records that hold the body, in order; empty where the body is in
+    /// the `Published` record itself.
+    pub chunks: Vec<u64>,
+}
+
+/// Names a published message for ever: the record that it is in and, where that record is a
+/// group, which fact of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// Index of the record; 0 is none.
+    pub index: u64,
+    /// Place in the group, from 0; 0 where the record is no group.
+    pub part: u32,
+}
+
+/// A message and all the queues that it reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The content; `None` where only the index was read.
+    pub message: Option<Arc<Message>>,
+    /// Its size.
+    pub extent: Extent,
+    /// Its places.
+    pub entries: Entries,
+}
+
+/// A published message of an earlier record, as a checkpoint names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Where it was published.
+    pub origin: Origin,
+    /// Its size.
+    pub extent: Extent,
+    /// The places it still has.
+    pub entries: Entries,
+}
+
+/// Why entries left a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Why {
+    /// Acknowledged, or delivered where no acknowledgement is wanted.
+    Acknowledged = 1,
+    /// Rejected without requeue.
+    Rejected = 2,
+    /// Time to live ended.
+    Expired = 3,
+    /// A length limit dropped the oldest.
+    Overflow = 4,
+    /// `queue.purge`.
+    Purged = 5,
+    /// The record that held the content cannot be read any more.
+    Damaged = 6,
+}
+
+impl Why {
+    fn from_byte(byte: u8) -> Option<Self> {
+        use Why::{Acknowledged, Damaged, Expired, Overflow, Purged, Rejected};
+        [Acknowledged, Rejected, Expired, Overflow, Purged, Damaged]
+            .into_iter()
+            .find(|why| *why as u8 == byte)
+    }
+}
+
+/// Sequences `first..=last`, all of which that are in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// First sequence.
+    pub first: Sequence,
+    /// Last sequence, not below the first.
+    pub last: Sequence,
+}
+
+/// Ranges, ascending and apart.
+pub type Ranges = SmallVec<[Range; 1]>;
+
+/// One thing that happened to durable state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// The shard is the state of the virtual host of that name. First record of each shard.
+    VirtualHostCreated {
+        /// The virtual host's name.
+        name: Name,
+    },
+    /// An exchange is there.
+    ExchangeDeclared(ExchangeDefinition),
+    /// The exchange and every binding from or to it are gone.
+    ExchangeDeleted {
+        /// Which.
+        id: ExchangeId,
+    },
+    /// A queue is there.
+    QueueDeclared(QueueDefinition),
+    /// The queue, its entries and every binding to it are gone.
+    QueueDeleted {
+        /// Which.
+        id: QueueId,
+    },
+    /// A binding is there.
+    Bound(Binding),
+    /// A binding is gone.
+    Unbound(Binding),
+    /// A part of a large body; named by the `Published` record that follows it.
+    Chunk(Bytes),
+    /// A message entered queues.
+    Published(Published),
+    /// Entries left a queue.
+    Settled {
+        /// Which queue.
+        queue: QueueId,
+        /// Which entries.
+        ranges: Ranges,
+        /// Why.
+        why: Why,
+    },
+    /// Entries below that sequence may have been delivered.
+    Delivering {
+        /// Which queue.
+        queue: QueueId,
+        /// The first sequence that was certainly not delivered.
+        below: Sequence,
+    },
+    /// Facts that hold together or not at all.
+    Group(Vec<Self>),
+    /// Checkpoint: the next ids to give out.
+    Numbering {
+        /// The next exchange.
+        exchange: u64,
+        /// The next queue.
+        queue: u64,
+    },
+    /// Checkpoint: where a queue's order stands.
+    QueueState {
+        /// Which queue.
+        queue: QueueId,
+        /// The next sequence to give out.
+        next: Sequence,
+        /// As in `Delivering`.
+        below: Sequence,
+    },
+    /// Checkpoint: a message that queues still hold.
+    Stored(Stored),
+}
+
+/// Whether [`Fact::decode`] copies message contents out or only their sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// `Published` gets its message. A body in chunks stays behind; see [`Extent::chunks`].
+    Keep,
+    /// `Published` has no message, only its size.
+    Skip,
+}
+
+impl Fact {
+    /// What a damaged record of it would mean.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::VirtualHostCreated { .. }
+            | Self::ExchangeDeclared(_)
+            | Self::ExchangeDeleted { .. }
+            | Self::QueueDeclared(_)
+            | Self::QueueDeleted { .. }
+            | Self::Bound(_)
+            | Self::Unbound(_)
+            | Self::Numbering { .. }
+            | Self::QueueState { .. } => Class::Topology,
+            Self::Chunk(_)
+            | Self::Published(_)
+            | Self::Settled { .. }
+            | Self::Delivering { .. }
+            | Self::Stored(_) => Class::Message,
+            Self::Group(facts) => facts
+                .iter()
+                .map(Self::class)
+                .find(|class| *class == Class::Topology)
+                .unwrap_or(Class::Message),
+        }
+    }
+}

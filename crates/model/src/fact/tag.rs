@@ -1,0 +1,17 @@
+//! The octet that says which fact follows. A number is never used again for another.
+
+pub(super) const VIRTUAL_HOST_CREATED: u8 = 1;
+pub(super) const EXCHANGE_DECLARED: u8 = 2;
+pub(super) const EXCHANGE_DELETED: u8 = 3;
+pub(super) const QUEUE_DECLARED: u8 = 4;
+pub(super) const QUEUE_DELETED: u8 = 5;
+pub(super) const BOUND: u8 = 6;
+pub(super) const UNBOUND: u8 = 7;
+pub(super) const CHUNK: u8 = 16;
+pub(super) const PUBLISHED: u8 = 17;
+pub(super) const SETTLED: u8 = 18;
+pub(super) const DELIVERING: u8 = 19;
+pub(super) const GROUP: u8 = 20;
+pub(super) const NUMBERING: u8 = 32;
+pub(super) const QUEUE_STATE: u8 = 33;
+pub(super) const STORED: u8 = 34;

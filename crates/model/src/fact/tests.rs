@@ -1,0 +1,169 @@
+//! Facts there and back.
+
+use super::*;
+use crate::TableBuilder;
+use crate::Value;
+use proptest::prelude::*;
+use smallvec::smallvec;
+
+fn samples() -> Vec<Fact> {
+    let arguments = TableBuilder::new()
+        .field("x-max-length", Value::I32(5))
+        .build();
+    let binding = |destination| Binding {
+        source: ExchangeId(3),
+        destination,
+        key: Name::from("a.#"),
+        arguments: arguments.clone(),
+    };
+    let parts = vec![Bytes::from_static(b"body")];
+    let message = Message::new(
+        &Name::from("x"),
+        &Name::from("k"),
+        b"\x10\x00\x02",
+        parts,
+        100,
+    );
+    let published = Published {
+        extent: Extent {
+            body_bytes: 4,
+            total_bytes: message.total_bytes(),
+            chunks: vec![],
+        },
+        message: Some(Arc::new(message)),
+        entries: smallvec![
+            Entry {
+                queue: QueueId(9),
+                sequence: Sequence(70_000),
+                expires_at: Some(1 << 41),
+                durable: true
+            },
+            Entry {
+                queue: QueueId(10),
+                sequence: Sequence(1),
+                expires_at: None,
+                durable: true
+            },
+        ],
+    };
+    let settled = Fact::Settled {
+        queue: QueueId(9),
+        ranges: smallvec![
+            Range {
+                first: Sequence(1),
+                last: Sequence(5)
+            },
+            Range {
+                first: Sequence(9),
+                last: Sequence(9)
+            },
+        ],
+        why: Why::Overflow,
+    };
+    vec![
+        Fact::VirtualHostCreated {
+            name: Name::from("/"),
+        },
+        Fact::ExchangeDeclared(ExchangeDefinition {
+            id: ExchangeId(3),
+            name: Name::from("x"),
+            kind: ExchangeKind::Headers,
+            durable: true,
+            auto_delete: false,
+            internal: true,
+            arguments: arguments.clone(),
+        }),
+        Fact::ExchangeDeleted { id: ExchangeId(3) },
+        Fact::QueueDeclared(QueueDefinition {
+            id: QueueId(9),
+            name: Name::from("q"),
+            durable: true,
+            exclusive: false,
+            auto_delete: true,
+            arguments: arguments.clone(),
+        }),
+        Fact::QueueDeleted { id: QueueId(9) },
+        Fact::Bound(binding(Destination::Queue(QueueId(9)))),
+        Fact::Unbound(binding(Destination::Exchange(ExchangeId(4)))),
+        Fact::Chunk(Bytes::from_static(b"part")),
+        Fact::Published(published.clone()),
+        settled.clone(),
+        Fact::Delivering {
+            queue: QueueId(9),
+            below: Sequence(4096),
+        },
+        Fact::Group(vec![Fact::Published(published), settled]),
+        Fact::Numbering {
+            exchange: 12,
+            queue: 900,
+        },
+        Fact::QueueState {
+            queue: QueueId(9),
+            next: Sequence(8),
+            below: Sequence(3),
+        },
+        Fact::Stored(Stored {
+            origin: Origin { index: 77, part: 3 },
+            extent: Extent {
+                body_bytes: 1,
+                total_bytes: 2,
+                chunks: vec![75, 76],
+            },
+            entries: smallvec![],
+        }),
+    ]
+}
+
+#[test]
+fn every_fact_comes_back() {
+    for fact in samples() {
+        let mut bytes = Vec::new();
+        fact.encode(&mut bytes);
+        assert_eq!(Fact::decode(&bytes, Content::Keep), Ok(fact.clone()));
+        for cut in 0..bytes.len() {
+            let decoded = Fact::decode(&bytes[..cut], Content::Keep);
+            assert_ne!(decoded, Ok(fact.clone()), "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn transient_entries_are_not_written() {
+    let entry = |queue, durable| Entry {
+        queue: QueueId(queue),
+        sequence: Sequence(1),
+        expires_at: None,
+        durable,
+    };
+    let stored = Stored {
+        origin: Origin { index: 1, part: 0 },
+        extent: Extent::default(),
+        entries: smallvec![entry(1, true), entry(2, false)],
+    };
+    let mut bytes = Vec::new();
+    Fact::Stored(stored).encode(&mut bytes);
+    let Ok(Fact::Stored(read)) = Fact::decode(&bytes, Content::Keep) else {
+        panic!()
+    };
+    assert_eq!(read.entries.as_slice(), [entry(1, true)]);
+}
+
+#[test]
+fn a_newer_version_is_refused_by_name() {
+    let error = Fact::decode(&[9, 1, 0], Content::Keep).unwrap_err();
+    assert_eq!(error, FactError::Version(9));
+    assert!(error.to_string().contains("newer menzil"));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_fact_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        let mut versioned = vec![FORMAT_VERSION];
+        versioned.extend(&bytes);
+        if let Ok(fact) = Fact::decode(&versioned, Content::Keep) {
+            let mut again = Vec::new();
+            fact.encode(&mut again);
+            prop_assert!(Fact::decode(&again, Content::Keep).is_ok());
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Settings: what can be set, the defaults, and how file, environment and flags are layered.
+//!
+//! There is one struct, [`Settings`]; every key of the file is a field of it, and the same name
+//! in capitals after `MENZIL_` is its environment variable. Later layers win key by key.
+
+mod layers;
+mod size;
+mod text;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use layers::{ConfigError, Flag, Sources, load};
+pub use size::Size;
+pub use text::{Address, LogFormat, LogLevel};
+
+use crate::users::PasswordHash;
+
+/// Everything that can be set, with its default. `menzil server --print-config` prints it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Folder that holds everything the server keeps. Created if missing. Default `./data`.
+    pub data_dir: PathBuf,
+    /// Where AMQP 0-9-1 clients connect: `ADDRESS:PORT`, port 0 picks a free one; `off` listens
+    /// nowhere. Default `127.0.0.1:5672`.
+    pub amqp: Address,
+    /// Virtual hosts that exist; new ones are created at start. Default `["/"]`.
+    pub virtual_hosts: Vec<String>,
+    /// The `product` that clients are shown: `Menzil`, or `RabbitMQ` for tools that check it.
+    pub product: String,
+    /// The user `guest` with password `guest` exists. Default true.
+    pub guest: bool,
+    /// Users that may log in over loopback addresses only. Default `["guest"]`.
+    pub loopback_users: Vec<String>,
+    /// Password checks that may run at once; each takes 19 MiB. Default 2.
+    pub password_checks_max: usize,
+
+    /// Connections at once; more are closed as they come. Default 10 000.
+    pub connections_max: usize,
+    /// Channels on a connection, offered in `tune`. Default 2047.
+    pub channel_max: u16,
+    /// Bytes of a frame, offered in `tune`. Default 128 KiB.
+    pub frame_max: u32,
+    /// Seconds between heartbeats, offered in `tune`; 0 is none. Default 60.
+    pub heartbeat_seconds: u16,
+    /// Seconds a client has to log in and open its virtual host. Default 10.
+    pub handshake_timeout_seconds: u64,
+    /// Bytes of a message's body. Default 128 MiB, at most 512 MiB.
+    pub message_bytes_max: Size,
+    /// Bytes that one open transaction may hold. Default 256 MiB.
+    pub tx_bytes_max: Size,
+    /// Bytes of half-received messages on one connection. Default 256 MiB.
+    pub assembling_bytes_per_connection: Size,
+    /// Bytes of half-received messages on all connections. Default 1 GiB.
+    pub assembling_bytes_per_node: Size,
+    /// Bytes of deliveries on their way to one connection. Default 1 MiB.
+    pub delivery_credit_bytes: Size,
+    /// Bytes of replies that a client has not read, past which nothing more is read from it.
+    /// Default 1 MiB.
+    pub outbox_bytes_max: Size,
+
+    /// Bytes of a journal segment file. Default 64 MiB.
+    pub segment_bytes: Size,
+    /// Bytes that wait for the disk, past which publishers wait. Default 32 MiB.
+    pub journal_pending_bytes_max: Size,
+    /// Bytes written since the last checkpoint that bring the next. Default 256 MiB.
+    pub checkpoint_bytes: Size,
+    /// Seconds after which a checkpoint is made if anything was written. Default 300.
+    pub checkpoint_seconds: u64,
+    /// Bytes of message bodies kept in memory, per virtual host. Default 256 MiB.
+    pub body_cache_bytes: Size,
+    /// Threads that read message bodies back from disk. Default 2.
+    pub read_threads: usize,
+
+    /// Seconds that clients have at a clean stop to answer `connection.close`. Default 5.
+    pub stop_seconds: u64,
+    /// Least important line that is logged: `error`, `warn`, `info` or `debug`. Default `info`.
+    pub log_level: LogLevel,
+    /// `text` or `json`. Default `text`.
+    pub log_format: LogFormat,
+
+    /// Users by name; `menzil hash-password` prints an entry. Last, for TOML wants tables last.
+    pub users: BTreeMap<String, User>,
+}
+
+/// A user of the table `users`. Every one has all rights for now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct User {
+    /// An argon2id hash in PHC form.
+    pub password_hash: PasswordHash,
+    /// Tags such as `administrator`.
+    #[serde(default)]
+    pub tags: Vec<String>,
+}
+
+/// Entries of the table `users`, as they stand in the settings file.
+pub fn users_to_toml(users: &BTreeMap<String, User>) -> String {
+    let table = BTreeMap::from([("users", users)]);
+    toml::to_string(&table).unwrap_or_default()
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            data_dir: PathBuf::from("./data"),
+            amqp: Address::on("127.0.0.1:5672"),
+            virtual_hosts: vec!["/".to_owned()],
+            product: "Menzil".to_owned(),
+            guest: true,
+            loopback_users: vec!["guest".to_owned()],
+            password_checks_max: 2,
+            connections_max: 10_000,
+            channel_max: 2047,
+            frame_max: 131_072,
+            heartbeat_seconds: 60,
+            handshake_timeout_seconds: 10,
+            message_bytes_max: Size::mib(128),
+            tx_bytes_max: Size::mib(256),
+            assembling_bytes_per_connection: Size::mib(256),
+            assembling_bytes_per_node: Size::mib(1024),
+            delivery_credit_bytes: Size::mib(1),
+            outbox_bytes_max: Size::mib(1),
+            segment_bytes: Size::mib(64),
+            journal_pending_bytes_max: Size::mib(32),
+            checkpoint_bytes: Size::mib(256),
+            checkpoint_seconds: 300,
+            body_cache_bytes: Size::mib(256),
+            read_threads: 2,
+            stop_seconds: 5,
+            log_level: LogLevel::Info,
+            log_format: LogFormat::Text,
+            users: BTreeMap::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// The settings as a file that sets them again.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).unwrap_or_default()
+    }
+
+    /// What is wrong with the values together, if anything.
+    fn check(&self) -> Result<(), String> {
+        const MIB: u64 = 1024 * 1024;
+        let between = |key: &str, value: u64, least: u64, most: u64| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(format!(
+                "{key} is {value}: it must be from {least} to {most}"
+            ))
+        };
+        between("frame_max", self.frame_max.into(), 4096, 16 * MIB)?;
+        between("channel_max", self.channel_max.into(), 1, 65_535)?;
+        between("message_bytes_max", self.message_bytes_max.0, 1, 512 * MIB)?;
+        between("segment_bytes", self.segment_bytes.0, MIB, 4096 * MIB)?;
+        between("connections_max", self.connections_max as u64, 1, 1 << 20)?;
+        between(
+            "password_checks_max",
+            self.password_checks_max as u64,
+            1,
+            256,
+        )?;
+        between("read_threads", self.read_threads as u64, 1, 64)?;
+        between(
+            "handshake_timeout_seconds",
+            self.handshake_timeout_seconds,
+            1,
+            3600,
+        )?;
+        between("checkpoint_seconds", self.checkpoint_seconds, 1, 1 << 32)?;
+        between("stop_seconds", self.stop_seconds, 0, 3600)?;
+        if self.assembling_bytes_per_connection < self.message_bytes_max {
+            return Err(format!(
+                "assembling_bytes_per_connection ({}) is below message_bytes_max ({}): \
+                 a message of that size could never come in",
+                self.assembling_bytes_per_connection, self.message_bytes_max
+            ));
+        }
+        if self.assembling_bytes_per_node < self.assembling_bytes_per_connection {
+            return Err(format!(
+                "assembling_bytes_per_node ({}) is below assembling_bytes_per_connection ({})",
+                self.assembling_bytes_per_node, self.assembling_bytes_per_connection
+            ));
+        }
+        if !["Menzil", "RabbitMQ"].contains(&self.product.as_str()) {
+            return Err(format!(
+                "product is {:?}: it must be \"Menzil\" or \"RabbitMQ\"",
+                self.product
+            ));
+        }
+        for name in &self.virtual_hosts {
+            if name.is_empty() || name.len() > menzil_model::Name::BYTES_MAX {
+                return Err(format!(
+                    "virtual_hosts has {name:?}: a name has from 1 to 255 bytes"
+                ));
+            }
+        }
+        if self.virtual_hosts.is_empty() {
+            return Err("virtual_hosts is empty: name at least one, such as \"/\"".to_owned());
+        }
+        Ok(())
+    }
+}

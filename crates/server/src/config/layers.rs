@@ -1,0 +1,323 @@
+//! File, then environment, then flags: each layer overwrites the keys that it has.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::Settings;
+
+/// Where settings come from, lowest first.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The file, if one is named.
+    pub file: Option<PathBuf>,
+    /// The whole environment; what does not start with `MENZIL_` is passed over.
+    pub environment: Vec<(String, String)>,
+    /// Flags.
+    pub flags: Vec<Flag>,
+}
+
+/// A setting given on the command line.
+#[derive(Clone, Debug)]
+pub struct Flag {
+    /// How it was written, for complaints.
+    pub place: String,
+    /// The setting.
+    pub key: String,
+    /// Its value.
+    pub text: String,
+}
+
+/// What is wrong with the settings: where, what, and how to mend it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// File and line, variable or flag.
+    pub place: String,
+    /// What is wrong there and what would be right.
+    pub what: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Variables with the prefix that are not settings.
+const NOT_SETTINGS: [&str; 2] = ["MENZIL_CONTROL", "MENZIL_CONFIG"];
+const TEST_PREFIX: &str = "MENZIL_TEST_";
+const PREFIX: &str = "MENZIL_";
+
+/// Reads all layers and checks the result.
+pub fn load(sources: &Sources) -> Result<Settings, ConfigError> {
+    let mut layers = match &sources.file {
+        Some(path) => read_file(path)?,
+        None => Layers::default(),
+    };
+    for (variable, text) in &sources.environment {
+        if NOT_SETTINGS.contains(&variable.as_str()) || variable.starts_with(TEST_PREFIX) {
+            continue;
+        }
+        let Some(key) = variable.strip_prefix(PREFIX) else {
+            continue;
+        };
+        layers.set(&key.to_ascii_lowercase(), text, variable)?;
+    }
+    for flag in &sources.flags {
+        layers.set(&flag.key, &flag.text, &flag.place)?;
+    }
+    let settings = layers.settings;
+    settings.check().map_err(|what| ConfigError {
+        place: layers.last_place.unwrap_or_else(|| "settings".to_owned()),
+        what,
+    })?;
+    Ok(settings)
+}
+
+/// The settings so far, always valid one by one.
+#[derive(Default)]
+struct Layers {
+    settings: Settings,
+    /// For complaints about values that do not go together.
+    last_place: Option<String>,
+}
+
+impl Layers {
+    /// Overwrites one key by text from the environment or a flag.
+    fn set(&mut self, key: &str, text: &str, place: &str) -> Result<(), ConfigError> {
+        let error = |what: String| ConfigError {
+            place: place.to_owned(),
+            what,
+        };
+        let mut table = Table::try_from(&self.settings).map_err(|e| error(e.to_string()))?;
+        let Some(old) = table.get(key).filter(|_| key != "users") else {
+            return Err(error(unknown(key, &table)));
+        };
+        let value = parse_like(old, text).map_err(error)?;
+        table.insert(key.to_owned(), value);
+        self.settings = table
+            .try_into()
+            .map_err(|e: toml::de::Error| error(e.message().to_owned()))?;
+        self.last_place = Some(place.to_owned());
+        Ok(())
+    }
+}
+
+/// Text as a value of the same type as the one it replaces. A list is written with commas.
+fn parse_like(old: &Value, text: &str) -> Result<Value, String> {
+    Ok(match old {
+        Value::Integer(_) => Value::Integer(
+            text.parse()
+                .map_err(|_| format!("{text:?} is no whole number"))?,
+        ),
+        Value::Boolean(_) => Value::Boolean(
+            text.parse()
+                .map_err(|_| format!("{text:?} is neither true nor false"))?,
+        ),
+        Value::Array(_) => Value::Array(
+            text.split(',')
+                .map(str::trim)
+                .filter(|part| !part.is_empty())
+                .map(|part| Value::String(part.to_owned()))
+                .collect(),
+        ),
+        Value::String(_) | Value::Float(_) | Value::Datetime(_) | Value::Table(_) => {
+            Value::String(text.to_owned())
+        }
+    })
+}
+
+fn unknown(key: &str, known: &Table) -> String {
+    if key == "users" {
+        return "users are set in the file only: `menzil hash-password` prints an entry".to_owned();
+    }
+    let nearest = known
+        .keys()
+        .map(|candidate| (common_letters(candidate, key), candidate))
+        .max()
+        .filter(|(likeness, _)| *likeness > 3)
+        .map_or_else(String::new, |(_, name)| format!(" (is it {name}?)"));
+    format!("unknown setting {key}{nearest}; all are listed by `menzil server --print-config`")
+}
+
+/// Length of the common prefix and suffix, a cheap likeness.
+fn common_letters(a: &str, b: &str) -> usize {
+    let prefix = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let suffix = a
+        .bytes()
+        .rev()
+        .zip(b.bytes().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
+    prefix + suffix
+}
+
+fn read_file(path: &Path) -> Result<Layers, ConfigError> {
+    let place = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
+        place: place.clone(),
+        what: format!("cannot read the settings file: {error}"),
+    })?;
+    let settings = toml::from_str(&text).map_err(|error| ConfigError {
+        place: match error.span() {
+            Some(span) => format!("{place}:{}", line_of(&text, span.start)),
+            None => place.clone(),
+        },
+        what: error.message().to_owned(),
+    })?;
+    Ok(Layers {
+        settings,
+        last_place: Some(place),
+    })
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    let before = text.get(..offset).unwrap_or_default();
+    before.matches('\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{LogFormat, Size};
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    fn flag(key: &str, text: &str) -> Flag {
+        Flag {
+            place: format!("--{key}"),
+            key: key.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    fn sources(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Sources {
+        let owned = |pairs: &[(&str, &str)]| {
+            pairs
+                .iter()
+                .map(|(key, text)| ((*key).to_owned(), (*text).to_owned()))
+                .collect()
+        };
+        Sources {
+            file: Some(PathBuf::from(file)),
+            environment: owned(environment),
+            flags: flags.iter().map(|(key, text)| flag(key, text)).collect(),
+        }
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_that_over_the_file() {
+        let file = file("heartbeat_seconds = 1\nchannel_max = 1\nframe_max = 10000\n");
+        let path = file.path().to_str().unwrap();
+        let settings = load(&sources(
+            path,
+            &[
+                ("MENZIL_HEARTBEAT_SECONDS", "2"),
+                ("MENZIL_CHANNEL_MAX", "2"),
+                ("HOME", "/x"),
+            ],
+            &[("heartbeat_seconds", "3")],
+        ))
+        .unwrap();
+        assert_eq!(settings.heartbeat_seconds, 3);
+        assert_eq!(settings.channel_max, 2);
+        assert_eq!(settings.frame_max, 10_000);
+        assert_eq!(
+            settings.connections_max,
+            Settings::default().connections_max
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_of_the_file_is_named_with_its_line() {
+        let file = file("data_dir = \"x\"\n\nheartbeat = 3\n");
+        let path = file.path().to_str().unwrap();
+        let error = load(&sources(path, &[], &[])).unwrap_err();
+        assert_eq!(error.place, format!("{path}:3"));
+        assert!(error.what.contains("unknown field `heartbeat`"), "{error}");
+        assert!(error.what.contains("heartbeat_seconds"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_type_in_the_file_is_named_with_its_line() {
+        let file = file("guest = true\nheartbeat_seconds = \"soon\"\n");
+        let path = file.path().to_str().unwrap();
+        let error = load(&sources(path, &[], &[])).unwrap_err();
+        assert_eq!(error.place, format!("{path}:2"));
+    }
+
+    #[test]
+    fn an_unknown_variable_is_refused_and_the_reserved_ones_pass() {
+        let mut sources = Sources {
+            environment: vec![
+                ("MENZIL_CONTROL".into(), "1".into()),
+                ("MENZIL_TEST_SEED".into(), "1".into()),
+            ],
+            ..Sources::default()
+        };
+        assert!(load(&sources).is_ok());
+        sources
+            .environment
+            .push(("MENZIL_HEARTBEAT_SECOND".into(), "1".into()));
+        let error = load(&sources).unwrap_err();
+        assert_eq!(error.place, "MENZIL_HEARTBEAT_SECOND");
+        assert!(error.what.contains("is it heartbeat_seconds?"), "{error}");
+    }
+
+    #[test]
+    fn text_becomes_the_type_of_the_setting() {
+        let settings = load(&Sources {
+            environment: vec![
+                ("MENZIL_VIRTUAL_HOSTS".into(), "/, shop".into()),
+                ("MENZIL_GUEST".into(), "false".into()),
+                ("MENZIL_SEGMENT_BYTES".into(), "2 MiB".into()),
+                ("MENZIL_LOG_FORMAT".into(), "json".into()),
+                ("MENZIL_AMQP".into(), "off".into()),
+            ],
+            ..Sources::default()
+        })
+        .unwrap();
+        assert_eq!(settings.virtual_hosts, ["/", "shop"]);
+        assert!(!settings.guest);
+        assert_eq!(settings.segment_bytes, Size::mib(2));
+        assert_eq!(settings.log_format, LogFormat::Json);
+        assert_eq!(settings.amqp.host_and_port(), None);
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        for (key, text) in [
+            ("frame_max", "4095"),
+            ("heartbeat_seconds", "70000"),
+            ("guest", "yes"),
+            ("message_bytes_max", "513 MiB"),
+            ("product", "Other"),
+            ("virtual_hosts", ""),
+            ("amqp", "5672"),
+            ("log_level", "loud"),
+            ("users", "x"),
+        ] {
+            let sources = Sources {
+                flags: vec![flag(key, text)],
+                ..Sources::default()
+            };
+            let error = load(&sources).unwrap_err();
+            assert_eq!(error.place, format!("--{key}"), "{error}");
+        }
+    }
+
+    #[test]
+    fn printed_settings_read_back() {
+        let settings = Settings::default();
+        let file = file(&settings.to_toml());
+        let path = file.path().to_str().unwrap();
+        assert_eq!(load(&sources(path, &[], &[])), Ok(settings));
+    }
+}

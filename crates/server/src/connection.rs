@@ -1,0 +1,528 @@
+//! The task of one connection: reads, decides, writes.
+//!
+//! Invariant: everything between two awaits is one batch; the shard is held only inside
+//! [`Connection::carry_out`], which cannot wait. The task wakes for bytes, for room in a socket
+//! that was full, for its timers and for the end of the server, never for a message.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use menzil_amqp::{Action, AuthError, CloseReason, Inbound, OpenError, Outbound, Outgoing};
+use menzil_core::{Command, Request};
+use menzil_model::{ConnectionId, Escaped, Name};
+use tokio::io::{AsyncRead as _, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::time::{Instant, Sleep};
+
+use crate::Secret;
+use crate::driver::Node;
+use crate::driver::link::{Link, Refused};
+use crate::driver::shard_driver::Touched;
+use crate::log;
+
+/// One connection, from accept to the end of its socket.
+pub(crate) struct Connection {
+    node: Arc<Node>,
+    link: Arc<Link>,
+    reader: OwnedReadHalf,
+    inbound: Inbound,
+    user: Name,
+    /// Kept between batches for their memory.
+    actions: Vec<Action>,
+    touched: Touched,
+    /// What the protocol session waits for; it is not fed meanwhile.
+    question: Option<Question>,
+    /// Why the connection ends, once it does.
+    end: Option<End>,
+    /// The session was told that the socket is not read.
+    is_held: bool,
+    assembling_bytes: u64,
+    blocked_sent: bool,
+}
+
+/// What only the driver can answer.
+enum Question {
+    Login { user: Vec<u8>, password: Secret },
+    Open { virtual_host: Name },
+}
+
+/// How a connection ends.
+#[derive(Debug)]
+enum End {
+    /// The protocol session has said its last word, which is still to be sent.
+    Closed(CloseReason),
+    /// The peer closed or reset the socket.
+    PeerGone(String),
+}
+
+thread_local! {
+    /// Bytes on their way from a socket into a session. One per thread, so that ten thousand
+    /// idle connections hold none.
+    static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into_boxed_slice());
+}
+
+impl Connection {
+    pub(crate) fn new(
+        node: &Arc<Node>,
+        id: ConnectionId,
+        stream: TcpStream,
+        peer: SocketAddr,
+    ) -> Self {
+        let (reader, socket) = stream.into_split();
+        let outbound = Outbound::new(node.clock.now_ms());
+        let link = Arc::new(Link::new(id, peer, socket, outbound));
+        node.links.lock().insert(id, Arc::clone(&link));
+        let inbound = Inbound::new(Arc::clone(&node.session), id, node.clock.now_ms());
+        Self {
+            node: Arc::clone(node),
+            link,
+            reader,
+            inbound,
+            user: Name::empty(),
+            actions: Vec::new(),
+            touched: Touched::new(),
+            question: None,
+            end: None,
+            is_held: false,
+            assembling_bytes: 0,
+            blocked_sent: false,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        log::debug(
+            "connected",
+            &[("connection", &self.link.id), ("peer", &self.link.peer)],
+        );
+        let end = self.serve().await;
+        self.leave();
+        if let End::Closed(_) = end {
+            self.linger().await;
+        }
+        self.report(&end);
+        let (node, link) = (&self.node, &self.link);
+        node.links.lock().remove(&link.id);
+        let add = |sum: &AtomicU64, part: &AtomicU64| {
+            sum.fetch_add(part.load(Ordering::Relaxed), Ordering::Relaxed);
+        };
+        add(&node.bytes_in, &link.bytes_in);
+        add(&node.bytes_out, &link.bytes_out);
+    }
+
+    async fn serve(&mut self) -> End {
+        let node = Arc::clone(&self.node);
+        let link = Arc::clone(&self.link);
+        let mut stopping = node.stopping.subscribe();
+        let mut told_to_stop = false;
+        let mut timer = pin!(tokio::time::sleep_until(self.deadline()));
+        loop {
+            if let Some(end) = self.end.take() {
+                return end;
+            }
+            if let Some(question) = self.question.take() {
+                self.answer(question).await;
+                continue;
+            }
+            self.arm(timer.as_mut());
+            let reads = self.may_read();
+            let writes = link.blocked.load(Ordering::Acquire);
+            tokio::select! {
+                () = poll_fn(|cx| self.poll_read(cx)), if reads => {}
+                _ = link.socket().writable(), if writes => {
+                    link.blocked.store(false, Ordering::Release);
+                    self.flush();
+                }
+                () = link.wake.notified() => self.look_around(),
+                () = timer.as_mut() => self.on_time(),
+                _ = stopping.wait_for(|stopping| *stopping), if !told_to_stop => {
+                    told_to_stop = true;
+                    self.on_stop();
+                }
+            }
+        }
+    }
+
+    /// Moves the timer forward only when it must ring earlier: one that rings early costs less
+    /// than moving it with every batch.
+    fn arm(&self, timer: Pin<&mut Sleep>) {
+        let deadline = self.deadline();
+        if deadline < timer.deadline() || timer.is_elapsed() {
+            timer.reset(deadline);
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        let inbound = self.inbound.deadline();
+        let outbound = self.link.outbound().heartbeat_due();
+        let at_ms = [inbound, outbound].into_iter().flatten().min();
+        self.node.clock.instant(at_ms.unwrap_or(u64::MAX)).into()
+    }
+
+    /// False while what was read could not be taken further. Silence of a peer that is not
+    /// read means nothing.
+    fn may_read(&mut self) -> bool {
+        let may = self.has_room();
+        if may == self.is_held {
+            self.is_held = !may;
+            self.inbound.hold(self.node.clock.now_ms(), !may);
+        }
+        may
+    }
+
+    fn has_room(&self) -> bool {
+        let link = &self.link;
+        if link.pending_bytes.load(Ordering::Acquire) > self.node.outbox_bytes_max()
+            || link.parked.load(Ordering::Acquire)
+        {
+            return false;
+        }
+        if !link.publisher.load(Ordering::Relaxed) {
+            return true;
+        }
+        !self.node.is_disk_full() && !self.node.hold_back(link)
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        READ.with_borrow_mut(|buffer| {
+            let mut read = ReadBuf::new(buffer);
+            match ready!(Pin::new(&mut self.reader).poll_read(cx, &mut read)) {
+                Ok(()) if read.filled().is_empty() => {
+                    self.end = Some(End::PeerGone("closed by the peer".to_owned()));
+                }
+                Ok(()) => self.take_in(read.filled()),
+                Err(error) => self.end = Some(End::PeerGone(error.to_string())),
+            }
+            Poll::Ready(())
+        })
+    }
+
+    fn take_in(&mut self, bytes: &[u8]) {
+        self.hear_refusals();
+        self.link
+            .bytes_in
+            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.receive(bytes);
+        self.count_assembling();
+        if self.node.is_disk_full() {
+            self.tell_of_the_disk();
+        }
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
+        let now_ms = self.node.clock.now_ms();
+        self.inbound
+            .receive(now_ms, bytes, &mut entropy, &mut self.actions);
+        self.carry_out();
+    }
+
+    /// What the shard refused since the last input, by whoever's hand.
+    fn hear_refusals(&mut self) {
+        for refused in self.link.take_refusals() {
+            match refused {
+                Refused::Channel(channel) => self.inbound.channel_refused(channel),
+                Refused::Connection => self.inbound.connection_refused(),
+            }
+        }
+    }
+
+    /// Everything that one read brought, in order, holding the shard once.
+    fn carry_out(&mut self) {
+        let mut actions = std::mem::take(&mut self.actions);
+        let mut touched = std::mem::take(&mut self.touched);
+        let node = Arc::clone(&self.node);
+        let link = Arc::clone(&self.link);
+        let mut batch = None;
+        let mut said_something = false;
+        if let Some(Action::Close {
+            reason: CloseReason::HeartbeatTimeout,
+        }) = actions.last()
+        {
+            // A peer that is taken for dead is told nothing more.
+            link.broken.store(true, Ordering::Release);
+        }
+        for action in actions.drain(..) {
+            match action {
+                Action::Command(command) => {
+                    let Some(shard) = link.shard() else { continue };
+                    let batch = batch.get_or_insert_with(|| {
+                        let mut batch = shard.batch(&node);
+                        batch.give_back(&link, &mut touched);
+                        batch
+                    });
+                    if let Command::ConnectionOpened { .. } = &command {
+                        batch.enter(&link);
+                    } else if is_publish(&command) {
+                        link.publisher.store(true, Ordering::Relaxed);
+                    }
+                    let last = matches!(command, Command::ConnectionClosed { .. });
+                    batch.execute(command, &mut touched);
+                    batch.park(&link);
+                    if last {
+                        batch.leave(link.id);
+                    }
+                }
+                Action::Send(outgoing) => {
+                    link.outbound().send(outgoing);
+                    said_something = true;
+                }
+                Action::Authenticate { user, password, .. } => {
+                    let password = Secret::new(password.as_bytes());
+                    self.question = Some(Question::Login { user, password });
+                }
+                Action::Open { vhost } => {
+                    self.question = Some(Question::Open {
+                        virtual_host: vhost,
+                    });
+                }
+                Action::Close { reason } => self.end = Some(End::Closed(reason)),
+            }
+        }
+        drop(batch);
+        if said_something && link.touch() {
+            touched.push(link);
+        }
+        node.flush(&mut touched);
+        self.actions = actions;
+        self.touched = touched;
+    }
+
+    fn flush(&mut self) {
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.push(Arc::clone(&self.link));
+        self.node.flush(&mut touched);
+        self.touched = touched;
+    }
+
+    /// Somebody woke the task: the socket is full or broken, something was refused or failed,
+    /// or reading may go on.
+    fn look_around(&mut self) {
+        if self.link.broken.load(Ordering::Acquire) {
+            self.end = Some(End::PeerGone("writing to the socket failed".to_owned()));
+            return;
+        }
+        self.hear_refusals();
+        let failure = self.link.outbound().failure().cloned();
+        if let Some(violation) = failure {
+            let now_ms = self.node.clock.now_ms();
+            self.inbound.fail(now_ms, violation, &mut self.actions);
+            self.carry_out();
+        }
+        self.tell_of_the_disk();
+    }
+
+    /// `connection.blocked` and `connection.unblocked`, to publishers that asked for it.
+    fn tell_of_the_disk(&mut self) {
+        let blocked = self.node.is_disk_full() && self.link.publisher.load(Ordering::Relaxed);
+        if blocked == self.blocked_sent {
+            return;
+        }
+        self.blocked_sent = blocked;
+        self.actions.push(Action::Send(if blocked {
+            Outgoing::Blocked {
+                reason: Name::from("low on disk"),
+            }
+        } else {
+            Outgoing::Unblocked
+        }));
+        self.carry_out();
+    }
+
+    fn on_time(&mut self) {
+        let now_ms = self.node.clock.now_ms();
+        self.inbound.timeout(now_ms, &mut self.actions);
+        self.link.outbound().heartbeat(now_ms);
+        self.carry_out();
+        self.flush();
+    }
+
+    fn on_stop(&mut self) {
+        let now_ms = self.node.clock.now_ms();
+        self.inbound.close(now_ms, STOP_TEXT, &mut self.actions);
+        self.carry_out();
+    }
+
+    /// Answers the session, which then goes on with the input that it kept meanwhile.
+    async fn answer(&mut self, question: Question) {
+        match question {
+            Question::Login { user, password } => {
+                let Some(verdict) = self.check_login(&user, password).await else {
+                    return self.on_time();
+                };
+                let now_ms = self.node.clock.now_ms();
+                self.inbound
+                    .authenticated(now_ms, verdict, &mut self.actions);
+            }
+            Question::Open { virtual_host } => {
+                let verdict = match self.node.shards.get(&virtual_host) {
+                    Some(shard) => {
+                        self.link.set_shard(Arc::clone(shard));
+                        Ok(())
+                    }
+                    None => Err(OpenError::NotFound),
+                };
+                let now_ms = self.node.clock.now_ms();
+                self.inbound.opened(now_ms, verdict, &mut self.actions);
+            }
+        }
+        self.receive(&[]);
+    }
+
+    /// `None` where the handshake took too long meanwhile.
+    async fn check_login(
+        &mut self,
+        user: &[u8],
+        password: Secret,
+    ) -> Option<Result<Name, AuthError>> {
+        let login = self.node.users.login(user, password, self.link.peer.ip());
+        let verdict = tokio::time::timeout_at(self.deadline(), login).await.ok()?;
+        self.user = Name::cut(user);
+        if let Err(refused) = verdict {
+            log::warn(
+                "login refused",
+                &[
+                    ("connection", &self.link.id),
+                    ("peer", &self.link.peer),
+                    ("user", &Escaped(user)),
+                    ("why", &refused.advice()),
+                ],
+            );
+        }
+        Some(match verdict {
+            Ok(()) => Ok(self.user.clone()),
+            Err(refused) => Err(refused.into()),
+        })
+    }
+
+    /// Keeps the sum of half-received messages of all connections bounded.
+    fn count_assembling(&mut self) {
+        let bytes = self.inbound.assembling_bytes();
+        let before = std::mem::replace(&mut self.assembling_bytes, bytes);
+        let all = &self.node.assembling_bytes;
+        if bytes < before {
+            all.fetch_sub(before - bytes, Ordering::Relaxed);
+        } else if bytes > before {
+            let now = all.fetch_add(bytes - before, Ordering::Relaxed) + (bytes - before);
+            if now > self.node.settings.assembling_bytes_per_node.0 {
+                log::warn(
+                    "connection dropped: half-received messages of all connections are over \
+                     assembling_bytes_per_node",
+                    &[("connection", &self.link.id), ("peer", &self.link.peer)],
+                );
+                self.end = Some(End::PeerGone("no memory for its message".to_owned()));
+            }
+        }
+    }
+
+    /// The connection is over: what it held goes back, if the shard does not know yet.
+    fn leave(&mut self) {
+        self.node.assembling_bytes.fetch_sub(
+            std::mem::take(&mut self.assembling_bytes),
+            Ordering::Relaxed,
+        );
+        let Some(command) = self.inbound.disconnected() else {
+            return;
+        };
+        let Some(shard) = self.link.shard() else {
+            return;
+        };
+        // The answer has nobody to go to any more.
+        let mut batch = shard.batch(&self.node);
+        batch.leave(self.link.id);
+        batch.execute(command, &mut self.touched);
+        drop(batch);
+        self.node.flush(&mut self.touched);
+    }
+
+    /// Sends what is left, closes our side, and reads on for a moment: a socket that is closed
+    /// with unread bytes in it takes back what the peer has not read yet.
+    async fn linger(&mut self) {
+        let link = Arc::clone(&self.link);
+        let sent = async {
+            while link.pending_bytes.load(Ordering::Acquire) > 0
+                && !link.broken.load(Ordering::Acquire)
+            {
+                tokio::select! {
+                    _ = link.socket().writable(), if link.blocked.load(Ordering::Acquire) => {
+                        link.blocked.store(false, Ordering::Release);
+                        link.flush(&self.node);
+                    }
+                    () = link.wake.notified() => {}
+                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                }
+            }
+        };
+        let _ = tokio::time::timeout(LINGER_MAX, sent).await;
+        let socket = link.socket().as_ref();
+        if rustix::net::shutdown(socket, rustix::net::Shutdown::Write).is_err() {
+            return;
+        }
+        let rest = poll_fn(|cx| self.poll_discard(cx));
+        let _ = tokio::time::timeout(DISCARD_MAX, rest).await;
+    }
+
+    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        READ.with_borrow_mut(|buffer| {
+            loop {
+                let mut read = ReadBuf::new(buffer);
+                match ready!(Pin::new(&mut self.reader).poll_read(cx, &mut read)) {
+                    Ok(()) if !read.filled().is_empty() => {}
+                    Ok(()) | Err(_) => return Poll::Ready(()),
+                }
+            }
+        })
+    }
+
+    fn report(&self, end: &End) {
+        let (level, why): (fn(&str, &[log::Field<'_>]), String) = match end {
+            End::Closed(CloseReason::Closed) => (log::debug, "closed by the client".to_owned()),
+            End::Closed(reason) => (log::info, format!("{reason:?}")),
+            End::PeerGone(why) => (log::debug, why.clone()),
+        };
+        level(
+            "disconnected",
+            &[
+                ("connection", &self.link.id),
+                ("peer", &self.link.peer),
+                ("user", &self.user),
+                ("why", &why),
+            ],
+        );
+    }
+}
+
+impl From<crate::LoginRefused> for AuthError {
+    fn from(refused: crate::LoginRefused) -> Self {
+        match refused {
+            crate::LoginRefused::Credentials => Self::Refused,
+            crate::LoginRefused::NotLoopback => Self::NotLocal,
+        }
+    }
+}
+
+fn is_publish(command: &Command) -> bool {
+    let Command::Request { request, .. } = command else {
+        return false;
+    };
+    matches!(request, Request::Publish(_))
+}
+
+/// Randomness for the names that the shard generates.
+fn entropy() -> u128 {
+    let mut bytes = [0; 16];
+    // The system has randomness, or it would have had none for the passwords at the start.
+    let _ = getrandom::fill(&mut bytes);
+    u128::from_ne_bytes(bytes)
+}
+
+const STOP_TEXT: &str = "broker forced connection closure with reason 'shutdown'";
+const READ_BYTES: usize = 64 * 1024;
+const LINGER_MAX: Duration = Duration::from_secs(30);
+const DISCARD_MAX: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(50);

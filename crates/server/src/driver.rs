@@ -1,0 +1,191 @@
+//! Drives the pure parts: shards behind mutexes, links to clients, and the journal's threads.
+//!
+//! The task of a connection reads, decides under the shard's mutex, and writes the sockets of
+//! everybody that the batch had something for (`docs/adr/0001`). Tasks are woken only by
+//! sockets and timers, never by messages; what waits for the disk is sent by the journal's own
+//! thread once it is there.
+
+pub(crate) mod checkpointer;
+mod commit;
+pub(crate) mod fetcher;
+pub(crate) mod link;
+pub(crate) mod recovery;
+pub(crate) mod shard_driver;
+pub(crate) mod timer;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use menzil_core::{Command, Log, Request};
+use menzil_journal::{Journal, OsDisk};
+use menzil_model::{ConnectionId, Fact, Map, Name, ShardId};
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::log;
+use crate::users::Users;
+use fetcher::Fetches;
+use link::Link;
+use shard_driver::{ShardDriver, Touched};
+
+pub(crate) use commit::commit_loop;
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The exit code of a node that stopped because its disk, or its own state, cannot be trusted.
+pub const EXIT_STORAGE: i32 = 70;
+
+/// Everything that the tasks and threads of a server share.
+pub(crate) struct Node {
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) users: Arc<Users>,
+    pub(crate) journal: Journal<OsDisk>,
+    pub(crate) shards: Map<Name, Arc<ShardDriver>>,
+    pub(crate) fetches: Fetches,
+    pub(crate) session: Arc<menzil_amqp::SessionConfig>,
+    pub(crate) links: Mutex<HashMap<ConnectionId, Arc<Link>>>,
+    pub(crate) connections_accepted: AtomicU64,
+    pub(crate) connections_refused: AtomicU64,
+    /// Bytes read and written on connections that are gone.
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    /// Bytes of half-received messages of all connections.
+    pub(crate) assembling_bytes: AtomicU64,
+    /// Publishers that wait until less is on its way to the disk.
+    pub(crate) held_back: Mutex<Vec<Arc<Link>>>,
+    /// Notified after each commit.
+    pub(crate) committed: Mutex<()>,
+    pub(crate) commits: Condvar,
+    /// The disk has no room for more messages.
+    pub(crate) disk_full: AtomicBool,
+    /// True once the server stops.
+    pub(crate) stopping: watch::Sender<bool>,
+}
+
+impl Node {
+    /// Flushes every link of the list, and tells shards of the room that deliveries left,
+    /// until nobody has anything to send.
+    pub(crate) fn flush(&self, touched: &mut Touched) {
+        while let Some(link) = touched.pop() {
+            link.flush(self);
+            self.give_back(&link, touched);
+        }
+    }
+
+    /// Gives a link's credit back to its shard once half of it was used up.
+    fn give_back(&self, link: &Link, touched: &mut Touched) {
+        let bytes = link.take_drained(self.settings.delivery_credit_bytes.0 / 2);
+        if bytes == 0 {
+            return;
+        }
+        if let Some(shard) = link.shard() {
+            let connection = link.id;
+            let drained = Command::Drained { connection, bytes };
+            shard.batch(self).execute(drained, touched);
+        }
+    }
+
+    /// Waits until the index is on disk. Not for tasks.
+    pub(crate) fn wait_committed(&self, shard: &ShardDriver, index: u64) {
+        let mut committed = self.committed.lock();
+        while shard.marks.committed() < index {
+            self.commits.wait_for(&mut committed, LOOK_EVERY);
+        }
+    }
+
+    /// True where the publisher is to wait until the journal has caught up; it will be woken.
+    pub(crate) fn hold_back(&self, link: &Arc<Link>) -> bool {
+        if !self.is_journal_behind() {
+            return false;
+        }
+        if !link.held_back.swap(true, Ordering::AcqRel) {
+            self.held_back.lock().push(Arc::clone(link));
+        }
+        // It may have caught up before the link was in the list.
+        self.is_journal_behind()
+    }
+
+    /// Encoded bytes that wait for a socket, past which its connection is not read: replies
+    /// that nobody reads, on top of the deliveries that credit allows.
+    pub(crate) fn outbox_bytes_max(&self) -> u64 {
+        self.settings.outbox_bytes_max.0 + 2 * self.settings.delivery_credit_bytes.0
+    }
+
+    /// True where so much waits for the disk that publishers should not be read.
+    pub(crate) fn is_journal_behind(&self) -> bool {
+        self.journal.pending_bytes() >= self.settings.journal_pending_bytes_max.0
+    }
+
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.disk_full.load(Ordering::Acquire)
+    }
+}
+
+/// A shard's way into the journal, for one batch: the journal's backlog is locked with the
+/// first append and let go at the end.
+pub(crate) struct ShardLog<'a> {
+    journal: &'a Journal<OsDisk>,
+    shard: ShardId,
+    batch: Option<menzil_journal::Batch<'a>>,
+    /// Bytes that the command at hand may want to append.
+    wants_bytes: u64,
+}
+
+impl<'a> ShardLog<'a> {
+    pub(crate) fn new(journal: &'a Journal<OsDisk>, shard: ShardId) -> Self {
+        Self {
+            journal,
+            shard,
+            batch: None,
+            wants_bytes: 0,
+        }
+    }
+
+    /// Looks how much room the command needs.
+    fn next_is(&mut self, command: &Command) {
+        self.wants_bytes = RECORD_OVERHEAD_BYTES;
+        if let Command::Request { request, .. } = command
+            && let Request::Publish(publish) = request
+        {
+            let body: usize = publish.body.iter().map(bytes::Bytes::len).sum();
+            self.wants_bytes += (body + publish.properties.len()) as u64;
+        }
+    }
+
+    fn batch(&mut self) -> &mut menzil_journal::Batch<'a> {
+        self.batch.get_or_insert_with(|| self.journal.batch())
+    }
+}
+
+/// More than envelope, entries and headers of a record take.
+const RECORD_OVERHEAD_BYTES: u64 = 4096;
+
+impl Log for ShardLog<'_> {
+    fn append(&mut self, fact: &Fact) -> u64 {
+        let shard = self.shard;
+        let encode = |bytes: &mut Vec<u8>| fact.encode(bytes);
+        self.batch().append(shard, fact.class(), encode).index
+    }
+
+    fn append_lazy(&mut self, fact: &Fact) -> u64 {
+        let shard = self.shard;
+        let encode = |bytes: &mut Vec<u8>| fact.encode(bytes);
+        self.batch().append_lazy(shard, fact.class(), encode).index
+    }
+
+    fn has_room(&self) -> bool {
+        self.journal.has_room(self.wants_bytes)
+    }
+}
+
+/// Ends the process at once: nothing may be acknowledged any more. The journal's recovery is
+/// what makes this safe.
+pub(crate) fn stop_node(why: &str) -> ! {
+    log::error("node stops", &[("why", &why)]);
+    std::process::exit(EXIT_STORAGE)
+}

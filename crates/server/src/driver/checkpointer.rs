@@ -1,0 +1,67 @@
+//! Makes checkpoints, so that the start reads little and segments can be used again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Node;
+use super::recovery::write_checkpoint_fact;
+use super::shard_driver::ShardDriver;
+use crate::log;
+
+/// When the last checkpoint of all shards was made.
+struct Last {
+    bytes: u64,
+    at_ms: u64,
+}
+
+/// Looks now and then whether it is time, until the server stops.
+pub(crate) fn checkpoint_loop(node: &Arc<Node>, stopped: &std::sync::mpsc::Receiver<()>) {
+    let mut last = Last {
+        bytes: node.journal.counters().bytes,
+        at_ms: node.clock.now_ms(),
+    };
+    while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK_EVERY) {
+        if last.is_due(node) {
+            last = Last {
+                bytes: node.journal.counters().bytes,
+                at_ms: node.clock.now_ms(),
+            };
+            checkpoint_all(node);
+        }
+    }
+}
+
+impl Last {
+    fn is_due(&self, node: &Node) -> bool {
+        let bytes = node.journal.counters().bytes.saturating_sub(self.bytes);
+        let age_ms = node.clock.now_ms().saturating_sub(self.at_ms);
+        bytes >= node.settings.checkpoint_bytes.0
+            || bytes > 0 && age_ms >= node.settings.checkpoint_seconds.saturating_mul(1000)
+    }
+}
+
+/// A checkpoint of every shard that has changed. One that fails for want of space is tried
+/// again later; the log holds everything until then.
+pub(crate) fn checkpoint_all(node: &Node) {
+    for shard in node.shards.values() {
+        if let Err(error) = checkpoint(node, shard) {
+            log::warn(
+                "no checkpoint could be made; it will be tried again",
+                &[("virtual_host", &shard.name), ("why", &error)],
+            );
+        }
+    }
+}
+
+/// The state is frozen while the shard is held, as bytes; writing them holds nobody.
+fn checkpoint(node: &Node, shard: &ShardDriver) -> Result<(), String> {
+    let mut payload = Vec::new();
+    let (index, live) =
+        shard.checkpoint(node, &mut |fact| write_checkpoint_fact(fact, &mut payload));
+    node.wait_committed(shard, index);
+    node.journal
+        .install_checkpoint(shard.id, index, &[&payload], live.into_iter())
+        .map_err(|error| error.to_string())
+}
+
+const LOOK_EVERY: Duration = Duration::from_millis(500);

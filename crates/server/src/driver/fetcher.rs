@@ -1,0 +1,120 @@
+//! Threads that read message bodies back from the journal, so that neither a shard nor a
+//! socket waits for a disk read.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use menzil_core::Command;
+use menzil_model::fact::{Origin, read_chunk, read_message};
+use menzil_model::{Message, Position, ShardId};
+use parking_lot::{Condvar, Mutex};
+
+use super::Node;
+use super::shard_driver::{ShardDriver, Touched};
+use crate::log;
+
+/// What is to be read. Shards bound how much they ask for.
+#[derive(Default)]
+pub(crate) struct Fetches {
+    backlog: Mutex<Backlog>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Backlog {
+    fetches: VecDeque<Fetch>,
+    closed: bool,
+}
+
+struct Fetch {
+    shard: ShardId,
+    origin: Origin,
+    chunks: Vec<u64>,
+}
+
+impl Fetches {
+    pub(crate) fn push(&self, shard: &ShardDriver, origin: Origin, chunks: Vec<u64>) {
+        let fetch = Fetch {
+            shard: shard.id,
+            origin,
+            chunks,
+        };
+        self.backlog.lock().fetches.push_back(fetch);
+        self.arrived.notify_one();
+    }
+
+    /// Lets the threads end.
+    pub(crate) fn close(&self) {
+        self.backlog.lock().closed = true;
+        self.arrived.notify_all();
+    }
+
+    fn next(&self) -> Option<Fetch> {
+        let mut backlog = self.backlog.lock();
+        loop {
+            if backlog.closed {
+                return None;
+            }
+            if let Some(fetch) = backlog.fetches.pop_front() {
+                return Some(fetch);
+            }
+            self.arrived.wait(&mut backlog);
+        }
+    }
+}
+
+/// Reads what is asked for until the server stops.
+pub(crate) fn fetch_loop(node: &Node) {
+    let mut touched = Touched::new();
+    while let Some(fetch) = node.fetches.next() {
+        let Some(shard) = node.shards.values().find(|shard| shard.id == fetch.shard) else {
+            continue;
+        };
+        let message = match read(node, &fetch) {
+            Ok(message) => Some(Arc::new(message)),
+            Err(why) => {
+                log::error(
+                    "message cannot be read and is dropped",
+                    &[
+                        ("virtual_host", &shard.name),
+                        ("record", &fetch.position(fetch.origin.index)),
+                        ("why", &why),
+                    ],
+                );
+                None
+            }
+        };
+        let origin = fetch.origin;
+        let fetched = Command::Fetched { origin, message };
+        shard.batch(node).execute(fetched, &mut touched);
+        node.flush(&mut touched);
+    }
+}
+
+impl Fetch {
+    fn position(&self, index: u64) -> Position {
+        Position {
+            shard: self.shard,
+            index,
+        }
+    }
+}
+
+fn read(node: &Node, fetch: &Fetch) -> Result<Message, String> {
+    let chunks = fetch
+        .chunks
+        .iter()
+        .map(|index| {
+            let record = read_record(node, fetch.position(*index))?;
+            read_chunk(&record).map_err(|error| error.to_string())
+        })
+        .collect::<Result<_, String>>()?;
+    let record = read_record(node, fetch.position(fetch.origin.index))?;
+    read_message(&record, fetch.origin.part, chunks).map_err(|error| error.to_string())
+}
+
+fn read_record(node: &Node, position: Position) -> Result<Vec<u8>, String> {
+    node.journal
+        .read(position)
+        .map_err(|error| error.to_string())
+}

@@ -1,0 +1,212 @@
+//! The sending side of a connection: what every thread that has something for it may use.
+//!
+//! Anybody may hand effects to a link and flush it; its own task is woken only when the socket
+//! takes no more. Lock order: shard, then outbound, then the shard's list of those that wait.
+//! Nothing here is held across an await.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use menzil_amqp::Outbound;
+use menzil_model::{ChannelId, ConnectionId};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::Notify;
+
+use super::Node;
+use super::shard_driver::ShardDriver;
+use crate::turnstile::Turnstile;
+
+/// The sending side of a connection.
+pub(crate) struct Link {
+    pub(crate) id: ConnectionId,
+    pub(crate) peer: SocketAddr,
+    socket: OwnedWriteHalf,
+    outbound: Mutex<Outbound>,
+    turnstile: Turnstile,
+    /// Somebody who handed it something will flush it.
+    touched: AtomicBool,
+    /// It is in its shard's list of those that wait for a commit.
+    waits: AtomicBool,
+    /// The socket took less than there was; the own task waits until it takes more.
+    pub(crate) blocked: AtomicBool,
+    /// Writing failed: the peer is gone.
+    pub(crate) broken: AtomicBool,
+    /// Bytes that wait for the socket or a commit, as of the last flush.
+    pub(crate) pending_bytes: AtomicU64,
+    /// Bytes of deliveries that left since the shard was last told.
+    drained: AtomicU64,
+    /// It has published, so a full disk concerns it.
+    pub(crate) publisher: AtomicBool,
+    /// Wakes the own task.
+    pub(crate) wake: Notify,
+    /// A channel of it waits for the journal: it is not read.
+    pub(crate) parked: AtomicBool,
+    /// It is in the list of publishers that wait until the journal has caught up.
+    pub(crate) held_back: AtomicBool,
+    /// What the shard refused, for the receiving side to hear before its next input.
+    refusals: Mutex<Vec<Refused>>,
+    has_refusals: AtomicBool,
+    shard: OnceLock<Arc<ShardDriver>>,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+}
+
+/// What a refusal ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Refused {
+    Channel(ChannelId),
+    Connection,
+}
+
+impl Link {
+    pub(crate) fn new(
+        id: ConnectionId,
+        peer: SocketAddr,
+        socket: OwnedWriteHalf,
+        outbound: Outbound,
+    ) -> Self {
+        Self {
+            id,
+            peer,
+            socket,
+            outbound: Mutex::new(outbound),
+            turnstile: Turnstile::default(),
+            touched: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+            blocked: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+            pending_bytes: AtomicU64::new(0),
+            drained: AtomicU64::new(0),
+            publisher: AtomicBool::new(false),
+            wake: Notify::new(),
+            parked: AtomicBool::new(false),
+            held_back: AtomicBool::new(false),
+            refusals: Mutex::default(),
+            has_refusals: AtomicBool::new(false),
+            shard: OnceLock::new(),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn outbound(&self) -> MutexGuard<'_, Outbound> {
+        self.outbound.lock()
+    }
+
+    pub(crate) fn socket(&self) -> &OwnedWriteHalf {
+        &self.socket
+    }
+
+    /// The shard of the virtual host that the connection opened.
+    pub(crate) fn shard(&self) -> Option<&Arc<ShardDriver>> {
+        self.shard.get()
+    }
+
+    /// Said once, before the shard hears of the connection.
+    pub(crate) fn set_shard(&self, shard: Arc<ShardDriver>) {
+        // A second opening is refused by the protocol session.
+        let _ = self.shard.set(shard);
+    }
+
+    /// Notes it as to be flushed; false where somebody will do so anyway.
+    pub(crate) fn touch(&self) -> bool {
+        !self.touched.swap(true, Ordering::AcqRel)
+    }
+
+    /// Sends what can be sent. What was handed over before this call is on its way after it,
+    /// by this thread or the one that is at it, or the own task was told to wait for room.
+    pub(crate) fn flush(self: &Arc<Self>, node: &Node) {
+        self.touched.store(false, Ordering::Release);
+        self.turnstile.enter(|| self.pump(node));
+    }
+
+    /// Deliveries that left, if they are enough to tell the shard; telling is up to the caller.
+    pub(crate) fn take_drained(&self, least: u64) -> u64 {
+        if self.drained.load(Ordering::Relaxed) < least.max(1) {
+            return 0;
+        }
+        self.drained.swap(0, Ordering::AcqRel)
+    }
+
+    /// The shard refused a request: its own task is to hear of it.
+    pub(crate) fn refused(&self, refused: Refused) {
+        self.refusals.lock().push(refused);
+        self.has_refusals.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn take_refusals(&self) -> Vec<Refused> {
+        if !self.has_refusals.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *self.refusals.lock())
+    }
+
+    /// From the journal's list of those that wait: it is in the list no more.
+    pub(crate) fn released(&self) {
+        self.waits.store(false, Ordering::Release);
+    }
+
+    fn pump(self: &Arc<Self>, node: &Node) {
+        let mut outbound = self.outbound.lock();
+        if let Some(shard) = self.shard() {
+            self.release(shard, &mut outbound);
+        }
+        outbound.flush();
+        let mut more = true;
+        while more {
+            more = !self.broken.load(Ordering::Acquire) && self.write(node, &mut outbound);
+        }
+        let pending = outbound.pending_bytes() as u64;
+        let failed = outbound.failure().is_some();
+        drop(outbound);
+        let before = self.pending_bytes.swap(pending, Ordering::AcqRel);
+        let most = node.outbox_bytes_max();
+        if failed || before > most && pending <= most {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Releases what is committed. What still waits is entered in the list first and the mark
+    /// read again after, so that a commit in between is either seen here or finds the entry.
+    fn release(self: &Arc<Self>, shard: &ShardDriver, outbound: &mut Outbound) {
+        outbound.committed(shard.marks.committed());
+        if outbound.waits_for().is_some() && !self.waits.swap(true, Ordering::AcqRel) {
+            shard.waiting.lock().push(Arc::clone(self));
+            outbound.committed(shard.marks.committed());
+        }
+    }
+
+    /// One write; false where there is nothing to write or the socket takes no more.
+    fn write(&self, node: &Node, outbound: &mut Outbound) -> bool {
+        let mut slices = Vec::new();
+        outbound.transmit(&mut slices);
+        if slices.is_empty() {
+            return false;
+        }
+        let written = self.socket.try_write_vectored(&slices);
+        drop(slices);
+        match written {
+            Ok(count) => {
+                let drained = outbound.advance(node.clock.now_ms(), count);
+                self.drained.fetch_add(drained, Ordering::AcqRel);
+                self.bytes_out.fetch_add(count as u64, Ordering::Relaxed);
+                true
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                if !self.blocked.swap(true, Ordering::AcqRel) {
+                    self.wake.notify_one();
+                }
+                false
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => true,
+            Err(_) => {
+                self.broken.store(true, Ordering::Release);
+                self.wake.notify_one();
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! One shard behind one mutex, taken once per batch of commands by whoever has them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use menzil_core::{Command, Effect, Output, QueueSummary, Shard, Summary};
+use menzil_journal::Marks;
+use menzil_model::{ConnectionId, Fact, Map, Name, ShardId};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+use super::link::{Link, Refused};
+use super::{Node, ShardLog, stop_node};
+
+/// A virtual host's state and who waits for it.
+pub(crate) struct ShardDriver {
+    pub(crate) id: ShardId,
+    pub(crate) name: Name,
+    /// How far the journal is with it.
+    pub(crate) marks: Arc<Marks>,
+    state: Mutex<State>,
+    /// Links that hold output back until a commit.
+    pub(crate) waiting: Mutex<Vec<Arc<Link>>>,
+    /// The shard's next deadline is earlier than its timer knows.
+    pub(crate) timer: Notify,
+}
+
+struct State {
+    shard: Shard,
+    links: Map<ConnectionId, Arc<Link>>,
+    /// Links of connections that are not read while a `basic.get` waits for the journal.
+    parked: Vec<Arc<Link>>,
+    effects: Vec<Effect>,
+    /// The deadline that the timer knows.
+    armed: u64,
+}
+
+impl ShardDriver {
+    pub(crate) fn new(id: ShardId, name: Name, shard: Shard, marks: Arc<Marks>) -> Self {
+        Self {
+            id,
+            name,
+            marks,
+            state: Mutex::new(State {
+                shard,
+                links: Map::default(),
+                parked: Vec::new(),
+                effects: Vec::new(),
+                armed: u64::MAX,
+            }),
+            waiting: Mutex::default(),
+            timer: Notify::new(),
+        }
+    }
+
+    /// Takes the shard for some commands. Nothing may be awaited while the batch lives.
+    pub(crate) fn batch<'a>(&'a self, node: &'a Node) -> Batch<'a> {
+        let state = self.state.lock();
+        Batch {
+            node,
+            driver: self,
+            now_ms: node.clock.now_ms(),
+            state,
+            log: ShardLog::new(&node.journal, self.id),
+        }
+    }
+
+    /// What there is, in numbers.
+    pub(crate) fn numbers(&self) -> (Summary, menzil_core::Counters, Vec<QueueSummary>) {
+        let state = self.state.lock();
+        let shard = &state.shard;
+        (shard.summary(), shard.counters(), shard.queues())
+    }
+
+    /// The whole durable state, fact by fact, the indexes of the records it needs, and the
+    /// index it stands at.
+    pub(crate) fn checkpoint(&self, node: &Node, sink: &mut dyn FnMut(&Fact)) -> (u64, Vec<u64>) {
+        let mut state = self.state.lock();
+        state
+            .shard
+            .finish(&mut ShardLog::new(&node.journal, self.id));
+        state.shard.checkpoint(sink);
+        (self.marks.appended(), state.shard.live())
+    }
+
+    /// Before a clean stop.
+    pub(crate) fn stop(&self, node: &Node) {
+        let mut log = ShardLog::new(&node.journal, self.id);
+        self.state.lock().shard.stop(&mut log);
+    }
+}
+
+/// The shard, held for some commands. Dropping it lets the shard go; the links that were
+/// touched are flushed after that, by [`Node::flush`].
+pub(crate) struct Batch<'a> {
+    node: &'a Node,
+    driver: &'a ShardDriver,
+    now_ms: u64,
+    log: ShardLog<'a>,
+    state: MutexGuard<'a, State>,
+}
+
+/// Links that were handed something and are to be flushed.
+pub(crate) type Touched = Vec<Arc<Link>>;
+
+impl Batch<'_> {
+    pub(crate) fn enter(&mut self, link: &Arc<Link>) {
+        self.state.links.insert(link.id, Arc::clone(link));
+    }
+
+    pub(crate) fn leave(&mut self, id: ConnectionId) {
+        self.state.links.remove(&id);
+    }
+
+    /// Gives back what the link has sent since the last time.
+    pub(crate) fn give_back(&mut self, link: &Link, touched: &mut Touched) {
+        let bytes = link.take_drained(1);
+        if bytes > 0 {
+            let connection = link.id;
+            self.execute(Command::Drained { connection, bytes }, touched);
+        }
+    }
+
+    /// Decides one command and hands out its effects.
+    pub(crate) fn execute(&mut self, command: Command, touched: &mut Touched) {
+        self.log.next_is(&command);
+        let State { shard, effects, .. } = &mut *self.state;
+        shard.execute(self.now_ms, command, &mut self.log, effects);
+        self.hand_out(touched);
+    }
+
+    /// Does what is due.
+    pub(crate) fn expire(&mut self, touched: &mut Touched) {
+        let State { shard, effects, .. } = &mut *self.state;
+        shard.expire(self.now_ms, &mut self.log, effects);
+        self.hand_out(touched);
+        // The timer that called sleeps until this one.
+        self.state.armed = self.deadline();
+    }
+
+    /// When something is due, `u64::MAX` for never.
+    pub(crate) fn deadline(&self) -> u64 {
+        self.state.shard.deadline().unwrap_or(u64::MAX)
+    }
+
+    /// Stops reading from a connection one of whose channels waits for the journal.
+    pub(crate) fn park(&mut self, link: &Arc<Link>) {
+        if self.state.shard.parked_bytes(link.id).is_some()
+            && !link.parked.swap(true, Ordering::AcqRel)
+        {
+            self.state.parked.push(Arc::clone(link));
+        }
+    }
+
+    fn unpark(&mut self) {
+        let State { shard, parked, .. } = &mut *self.state;
+        parked.retain(|link| {
+            let stays = shard.parked_bytes(link.id).is_some();
+            if !stays {
+                link.parked.store(false, Ordering::Release);
+                link.wake.notify_one();
+            }
+            stays
+        });
+    }
+
+    fn hand_out(&mut self, touched: &mut Touched) {
+        let State { links, effects, .. } = &mut *self.state;
+        for effect in effects.drain(..) {
+            let to = match &effect {
+                Effect::Channel { to, .. } => to.connection,
+                Effect::Connection { to, .. } => *to,
+                Effect::Fetch { origin, chunks } => {
+                    self.node.fetches.push(self.driver, *origin, chunks.clone());
+                    continue;
+                }
+            };
+            // Effects for a connection that is gone have nobody to reach.
+            let Some(link) = links.get(&to) else { continue };
+            if let Effect::Channel {
+                to,
+                output: Output::Refused { refusal, .. },
+                ..
+            } = &effect
+            {
+                link.refused(if refusal.is_hard() {
+                    Refused::Connection
+                } else {
+                    Refused::Channel(to.channel)
+                });
+            }
+            link.outbound().handle(effect);
+            if link.touch() {
+                touched.push(Arc::clone(link));
+            }
+        }
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The state may be half changed, and the journal must not hear more of it.
+            stop_node("a shard failed in the middle of a command: this is a bug, please report it");
+        }
+        self.state.shard.finish(&mut self.log);
+        if !self.state.parked.is_empty() {
+            self.unpark();
+        }
+        let deadline = self.deadline();
+        if deadline < self.state.armed {
+            self.state.armed = deadline;
+            self.driver.timer.notify_one();
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! A whole server: start, serve, stop.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use menzil_amqp::SessionConfig;
+use menzil_core::ShardSettings;
+use menzil_journal::{Journal, OpenError, Options, OsDisk, Space};
+use menzil_model::{Map, Name};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::driver::recovery::Recovery;
+use crate::driver::shard_driver::ShardDriver;
+use crate::driver::{Node, checkpointer, commit_loop, fetcher, timer};
+use crate::users::Users;
+use crate::{listener, log, stats};
+
+/// A body over this size is journaled in parts of it.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Why a server did not start.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// What a server that is ready has to say.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// Where AMQP clients connect, `None` where that listener is off.
+    pub amqp: Option<SocketAddr>,
+    /// The data folder.
+    pub data_dir: PathBuf,
+}
+
+/// A server with its threads.
+pub struct Server {
+    node: Arc<Node>,
+    runtime: Runtime,
+    amqp: Option<TcpListener>,
+    threads: Threads,
+}
+
+struct Threads {
+    commit: thread::JoinHandle<()>,
+    fetchers: Vec<thread::JoinHandle<()>>,
+    checkpointer: thread::JoinHandle<()>,
+    stop_checkpointer: mpsc::Sender<()>,
+}
+
+impl Server {
+    /// Recovers the data folder, binds the listeners and starts the threads. Nobody is served
+    /// before [`Server::run`].
+    pub fn start(settings: Settings) -> Result<Self, StartError> {
+        let clock = Clock::start();
+        let mut recovery = Recovery::new(shard_settings(&settings));
+        let journal = open_journal(&settings, &mut recovery)?;
+        let users = Users::new(&settings).map_err(StartError)?;
+        let (stopping, _) = watch::channel(false);
+        let shards = start_shards(&settings, &clock, &journal, recovery)?;
+        let node = Arc::new(Node {
+            session: Arc::new(session_config(&settings)),
+            clock,
+            users: Arc::new(users),
+            journal,
+            shards,
+            fetches: fetcher::Fetches::default(),
+            links: parking_lot::Mutex::default(),
+            connections_accepted: AtomicU64::new(0),
+            connections_refused: AtomicU64::new(0),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
+            assembling_bytes: AtomicU64::new(0),
+            held_back: parking_lot::Mutex::default(),
+            committed: parking_lot::Mutex::new(()),
+            commits: parking_lot::Condvar::new(),
+            disk_full: AtomicBool::new(false),
+            stopping,
+            settings,
+        });
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_name("menzil")
+            .build()
+            .map_err(|error| StartError(format!("cannot start threads: {error}")))?;
+        let amqp = match node.settings.amqp.host_and_port() {
+            Some(address) => Some(
+                runtime
+                    .block_on(listener::bind(address))
+                    .map_err(StartError)?,
+            ),
+            None => None,
+        };
+        let threads = Threads::start(&node)
+            .map_err(|error| StartError(format!("cannot start threads: {error}")))?;
+        // New virtual hosts are there once their first facts are on disk.
+        for shard in node.shards.values() {
+            node.wait_committed(shard, node.journal.appended(shard.id));
+        }
+        Ok(Self {
+            node,
+            runtime,
+            amqp,
+            threads,
+        })
+    }
+
+    /// Serves until SIGTERM or SIGINT, then stops cleanly. `ready` is called once clients can
+    /// connect.
+    pub fn run(self, ready: impl FnOnce(&Ready)) -> Result<(), StartError> {
+        let Self {
+            node,
+            runtime,
+            amqp,
+            threads,
+        } = self;
+        let socket = runtime.block_on(async {
+            let mut stop = Signals::new()?;
+            let statistics = stats::Socket::bind(&node.settings.data_dir);
+            let address = amqp
+                .as_ref()
+                .and_then(|listener| listener.local_addr().ok());
+            let mut tasks = background_tasks(&node);
+            if let Some(listener) = amqp {
+                tasks.push(tokio::spawn(listener::accept_loop(
+                    Arc::clone(&node),
+                    listener,
+                )));
+            }
+            let path = statistics.as_ref().map(stats::Socket::path);
+            if let Some(statistics) = statistics {
+                tasks.push(tokio::spawn(statistics.serve(Arc::clone(&node))));
+            }
+            log::info(
+                "listening",
+                &[
+                    ("protocol", &"amqp 0-9-1"),
+                    (
+                        "address",
+                        &address.map_or_else(|| "off".to_owned(), |a| a.to_string()),
+                    ),
+                ],
+            );
+            ready(&Ready {
+                amqp: address,
+                data_dir: node.settings.data_dir.clone(),
+            });
+            let signal = stop.next().await;
+            log::info("stopping", &[("signal", &signal)]);
+            stop_serving(&node, tasks).await;
+            Ok::<_, StartError>(path)
+        })?;
+        if let Some(path) = socket {
+            // What is left of it is removed at the next start.
+            let _ = std::fs::remove_file(path);
+        }
+        // Connections that did not go by themselves go with the runtime; what they held
+        // unsettled is in the journal.
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        threads.stop(&node);
+        log::info("stopped", &[("uptime_ms", &node.clock.uptime_ms())]);
+        Ok(())
+    }
+}
+
+fn shard_settings(settings: &Settings) -> ShardSettings {
+    ShardSettings {
+        content_bytes_max: settings.body_cache_bytes.0,
+        credit_bytes: settings.delivery_credit_bytes.0,
+        transaction_bytes_max: settings.tx_bytes_max.0,
+        chunk_bytes: CHUNK_BYTES,
+        ..ShardSettings::default()
+    }
+}
+
+fn session_config(settings: &Settings) -> SessionConfig {
+    SessionConfig {
+        product: settings.product.clone(),
+        channel_max: settings.channel_max,
+        frame_bytes_max: settings.frame_max,
+        heartbeat_seconds: settings.heartbeat_seconds,
+        message_bytes_max: settings.message_bytes_max.0,
+        assembling_bytes_max: settings.assembling_bytes_per_connection.0,
+        chunk_bytes: CHUNK_BYTES,
+        handshake_ms: settings.handshake_timeout_seconds.saturating_mul(1000),
+        ..SessionConfig::default()
+    }
+}
+
+fn journal_options(settings: &Settings) -> Options {
+    Options {
+        segment_bytes: settings.segment_bytes.0,
+        record_bytes_max: RECORD_BYTES_MAX,
+        // Publishers wait unread past `journal_pending_bytes_max`; what was read is never
+        // refused for it.
+        pending_bytes_max: u64::MAX,
+        ..Options::default()
+    }
+}
+
+const RECORD_BYTES_MAX: u64 = 512 << 20;
+
+fn open_journal(
+    settings: &Settings,
+    recovery: &mut Recovery,
+) -> Result<Journal<OsDisk>, StartError> {
+    let path = &settings.data_dir;
+    let error =
+        |what: &dyn fmt::Display| StartError(format!("data folder {}: {what}", path.display()));
+    let disk = OsDisk::new(path).map_err(|e| {
+        error(&format_args!(
+            "cannot open it: {e}; set data_dir to a folder that can be written"
+        ))
+    })?;
+    Journal::open(disk, journal_options(settings), recovery).map_err(|e| {
+        if matches!(e, OpenError::Locked) {
+            return error(
+                &"another server runs on it: stop that one, or set data_dir to another folder",
+            );
+        }
+        error(&e)
+    })
+}
+
+/// Completes the recovered shards and says what was recovered.
+fn start_shards(
+    settings: &Settings,
+    clock: &Clock,
+    journal: &Journal<OsDisk>,
+    recovery: Recovery,
+) -> Result<Map<Name, Arc<ShardDriver>>, StartError> {
+    let mut configured = Vec::new();
+    for name in &settings.virtual_hosts {
+        let name = Name::new(name.as_bytes())
+            .ok_or_else(|| StartError(format!("virtual host name {name:?} is too long")))?;
+        configured.push(name);
+    }
+    let quarantined = recovery.quarantined();
+    let mut shards = Map::default();
+    let recovered = recovery.finish(&configured);
+    let took_ms = clock.uptime_ms();
+    for mut one in recovered {
+        one.shard.start(
+            clock.now_ms(),
+            &one.name,
+            &mut crate::driver::ShardLog::new(journal, one.id),
+        );
+        let objects = one.shard.summary();
+        log::info(
+            if one.is_new {
+                "virtual host created"
+            } else {
+                "virtual host recovered"
+            },
+            &[
+                ("name", &one.name),
+                ("exchanges", &objects.exchanges),
+                ("queues", &objects.queues),
+                ("bindings", &objects.bindings),
+                ("messages", &objects.messages),
+            ],
+        );
+        let driver = ShardDriver::new(one.id, one.name.clone(), one.shard, journal.marks(one.id));
+        shards.insert(one.name, Arc::new(driver));
+    }
+    let report = journal.report();
+    log::info(
+        "data folder recovered",
+        &[
+            ("data_dir", &settings.data_dir.display()),
+            ("virtual_hosts", &shards.len()),
+            ("segments", &report.segments),
+            ("checkpoints", &report.checkpoints.len()),
+            ("records_replayed", &report.records),
+            ("quarantined", &quarantined),
+            ("took_ms", &took_ms),
+        ],
+    );
+    if let Some(torn) = &report.torn {
+        log::info(
+            "the last write before the crash was cut off",
+            &[("what", torn)],
+        );
+    }
+    for name in &report.checkpoints_damaged {
+        log::warn(
+            "a checkpoint is damaged, an older one was used",
+            &[("file", name)],
+        );
+    }
+    for damage in &report.harmless {
+        log::warn("damage that cost no record", &[("what", damage)]);
+    }
+    Ok(shards)
+}
+
+impl Threads {
+    fn start(node: &Arc<Node>) -> io::Result<Self> {
+        let spawn = |name: &str, work: Box<dyn FnOnce(Arc<Node>) + Send>| {
+            let node = Arc::clone(node);
+            thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(move || work(node))
+        };
+        let (stop_checkpointer, stopped) = mpsc::channel();
+        Ok(Self {
+            commit: spawn("journal", Box::new(|node| commit_loop(&node)))?,
+            fetchers: (0..node.settings.read_threads)
+                .map(|_| spawn("reader", Box::new(|node| fetcher::fetch_loop(&node))))
+                .collect::<io::Result<_>>()?,
+            checkpointer: spawn(
+                "checkpoint",
+                Box::new(move |node| checkpointer::checkpoint_loop(&node, &stopped)),
+            )?,
+            stop_checkpointer,
+        })
+    }
+
+    /// In order: no more reads, a last checkpoint, then the journal is closed.
+    fn stop(self, node: &Node) {
+        node.fetches.close();
+        for fetcher in self.fetchers {
+            join(fetcher);
+        }
+        drop(self.stop_checkpointer);
+        join(self.checkpointer);
+        for shard in node.shards.values() {
+            shard.stop(node);
+        }
+        checkpointer::checkpoint_all(node);
+        node.journal.close();
+        join(self.commit);
+    }
+}
+
+/// A thread of ours that panicked has said so itself.
+fn join(thread: thread::JoinHandle<()>) {
+    let _ = thread.join();
+}
+
+fn background_tasks(node: &Arc<Node>) -> Vec<JoinHandle<()>> {
+    let mut tasks: Vec<_> = node
+        .shards
+        .values()
+        .map(|shard| tokio::spawn(timer::timer_loop(Arc::clone(node), Arc::clone(shard))))
+        .collect();
+    tasks.push(tokio::spawn(watch_the_disk(Arc::clone(node))));
+    tasks
+}
+
+/// Tells publishers when the disk fills up and when it has room again.
+async fn watch_the_disk(node: Arc<Node>) {
+    let mut stopping = node.stopping.subscribe();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(DISK_LOOK_EVERY) => {}
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+        }
+        let full = node.journal.space() == Space::Full;
+        if node.disk_full.swap(full, Ordering::AcqRel) == full {
+            continue;
+        }
+        if full {
+            log::error(
+                "the disk is full: publishers wait, consumers go on; free some space",
+                &[("data_dir", &node.settings.data_dir.display())],
+            );
+        } else {
+            log::info("the disk has room again", &[]);
+        }
+        for link in node.links.lock().values() {
+            link.wake.notify_one();
+        }
+    }
+}
+
+/// Connections say goodbye, a bounded time long.
+async fn stop_serving(node: &Node, tasks: Vec<JoinHandle<()>>) {
+    node.stopping.send_replace(true);
+    for task in tasks {
+        let _ = task.await;
+    }
+    let waiting = async {
+        while !node.links.lock().is_empty() {
+            tokio::time::sleep(STOP_LOOK_EVERY).await;
+        }
+    };
+    let patience = Duration::from_secs(node.settings.stop_seconds);
+    if tokio::time::timeout(patience, waiting).await.is_err() {
+        let left = node.links.lock().len();
+        log::warn(
+            "connections did not close in time",
+            &[("connections", &left)],
+        );
+    }
+}
+
+/// The signals that ask a server to stop.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, StartError> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let error = |error: io::Error| StartError(format!("cannot listen for signals: {error}"));
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).map_err(error)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(error)?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// The socket's path in a data folder.
+pub fn stats_socket(data_dir: &Path) -> PathBuf {
+    data_dir.join("menzil.sock")
+}
+
+const DISK_LOOK_EVERY: Duration = Duration::from_millis(100);
+const STOP_LOOK_EVERY: Duration = Duration::from_millis(10);

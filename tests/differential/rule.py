@@ -1,0 +1,73 @@
+"""The rule by which two plays of one conversation are compared, step by step.
+
+Compared: every method with every argument, content headers byte for byte, bodies, how bodies were split into
+frames, the end of a connection. Set aside:
+  - names: the conversation's prefix is taken off, generated names are numbered in order of appearance;
+  - streams: on one channel, within one step, what belongs to a consumer (consume-ok, deliver, cancel,
+    cancel-ok) is compared per consumer, the rest in its order; consumers may interleave with each other and
+    with the rest. Delivery tags are compared as the set the channel handed out in that step;
+  - confirms: compared as the sets of tags acked and nacked by the step's end, however they were coalesced;
+    that a return came after the confirm of its publish is written down as an event of its own;
+  - timing: there is none; a step is over when barriers say so.
+"""
+
+import json
+import re
+
+CONSUMER = ("basic.consume-ok", "basic.deliver", "basic.cancel", "basic.cancel-ok")
+
+
+def canonical(seen):
+    """{place: [event text]} with the aside things set aside."""
+    out = {}
+    for place, events in seen.items():
+        if not events:
+            continue
+        streams, rest, tags, acked, nacked = {}, [], [], [], []
+        for event in events:
+            name, args = event[0], list(event[1:])
+            if name in ("basic.ack", "basic.nack") and place != "handshake":
+                (acked if name == "basic.ack" else nacked).extend(args)
+                continue
+            if name in ("basic.deliver", "basic.get-ok"):
+                index = next(i for i, arg in enumerate(args) if str(arg).startswith("delivery_tag="))
+                tags.append(int(args.pop(index).split("=")[1]))
+            text = " ".join([name] + [str(arg) for arg in args])
+            if name in CONSUMER:
+                streams.setdefault(args[0], []).append(text)
+            else:
+                rest.append(text)
+        if rest:
+            out[place] = rest
+        for key, texts in streams.items():
+            out[f"{place} {key}"] = texts
+        if tags:
+            out[f"{place} tags"] = [str(sorted(tags))]
+        if acked or nacked:
+            out[f"{place} confirms"] = [f"acked {sorted(acked)} nacked {sorted(nacked)}"]
+    return out
+
+
+class Allowed:
+    """The deliberate differences: regular expressions over the step and over what side a
+    (RabbitMQ) and side b (Menzil) said."""
+
+    def __init__(self, path):
+        self.rules = json.loads(path.read_text()) if path else []
+        for rule in self.rules:
+            for key in ("step", "a", "b"):
+                rule[key] = re.compile(rule.get(key, ""), re.DOTALL)
+
+    def rule(self, step, texts_a, texts_b):
+        """(id, whether the conversation may go on) of the rule that covers this difference, or None."""
+        for rule in self.rules:
+            if rule["step"].search(step) and rule["a"].search(texts_a) and rule["b"].search(texts_b):
+                return rule["id"], rule.get("continue", False)
+        return None
+
+
+def differences(seen_a, seen_b):
+    """[(place, texts a, texts b)] of one step."""
+    one, other = canonical(seen_a), canonical(seen_b)
+    return [(place, one.get(place, []), other.get(place, [])) for place in sorted(set(one) | set(other))
+            if one.get(place) != other.get(place)]

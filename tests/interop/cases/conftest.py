@@ -1,0 +1,144 @@
+"""Fixtures of the wire-level cases: where the broker is, what it is, and a bystander to protect.
+
+A case states one outcome. Where Menzil deliberately does something else than RabbitMQ, the case says
+so in a comment that starts with `Differs:` and asserts both, by `broker.menzil`.
+"""
+
+import itertools
+import os
+import time
+
+import pytest
+
+import control
+import rawamqp
+
+_numbers = itertools.count(1)
+
+
+class Broker:
+    def __init__(self, properties):
+        self.product = properties["product"]
+        self.menzil = self.product != "RabbitMQ"
+        version = properties["version"].split("-")[0].split("+")[0].split(".")
+        self.version = tuple(int(part) for part in version if part.isdigit())
+
+    def rabbitmq_before(self, *version):
+        return not self.menzil and self.version < version
+
+
+@pytest.fixture
+def target():
+    return rawamqp.Target(os.environ["AMQP_HOST"], int(os.environ["AMQP_PORT"]), os.environ.get("AMQP_USER", "guest"),
+                          os.environ.get("AMQP_PASSWORD", "guest"))
+
+
+@pytest.fixture
+def connect(target):
+    """Opens connections that are dropped at the end, whatever happened."""
+    opened = []
+
+    def _connect(**options):
+        opened.append(rawamqp.Conn.open(target, **options))
+        return opened[-1]
+
+    yield _connect
+    for conn in opened:
+        conn.abort()
+
+
+@pytest.fixture
+def conn(connect):
+    return connect()
+
+
+@pytest.fixture
+def broker(conn):
+    return Broker(conn.start.server_properties)
+
+
+@pytest.fixture
+def name(request):
+    """Makes names that no other test has."""
+    stem = request.node.name.partition("[")[0]
+    return lambda what="q": f"{what}-{stem[:60]}-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def restart():
+    """kill -9 and start again; skips where the broker is not ours to kill."""
+    def _restart(pause=0.0):
+        try:
+            control.ask("kill9")
+            time.sleep(pause)
+            control.ask("start")
+        except control.Unavailable as reason:
+            pytest.skip(str(reason))
+    return _restart
+
+
+@pytest.fixture
+def bystander(connect, name):
+    """A connection with a message in flight; it must be untouched by whatever the test does to others."""
+    conn = connect()
+    channel, queue = conn.channel(), name("bystander")
+    conn.call(channel, "queue.declare", queue=queue, exclusive=True)
+    conn.publish(channel, "", queue, b"before")
+    held = conn.call(channel, "basic.get", queue=queue)
+    assert held.body == b"before"
+    yield conn
+    conn.publish(channel, "", queue, b"after")
+    assert conn.call(channel, "basic.get", queue=queue, no_ack=True).body == b"after"
+    conn.send(channel, "basic.ack", delivery_tag=held.delivery_tag)
+    assert conn.call(channel, "queue.delete", queue=queue).message_count == 0
+
+
+@pytest.fixture
+def until():
+    """Polls until a condition holds; 30 s is the limit, not the expectation."""
+    def _until(condition, what="the condition", limit=30.0, pause=0.1):
+        deadline = time.monotonic() + limit
+        while True:
+            value = condition()
+            if value:
+                return value
+            assert time.monotonic() < deadline, f"not within {limit} s: {what}"
+            time.sleep(pause)
+    return _until
+
+
+def declare(conn, channel, queue, durable=True, **options):
+    return conn.call(channel, "queue.declare", queue=queue, durable=durable, **options)
+
+
+def ready_count(conn, channel, queue):
+    return conn.call(channel, "queue.declare", queue=queue, passive=True).message_count
+
+
+def get_all(conn, channel, queue):
+    """Every ready message, taken with no-ack."""
+    bodies = []
+    while True:
+        event = conn.call(channel, "basic.get", queue=queue, no_ack=True)
+        if event.name == "basic.get-empty":
+            return bodies
+        bodies.append(event.body)
+
+
+def settled_publish(conn, channel, exchange, routing_key, body=b"", props=None, mandatory=False):
+    """A publish on a confirm channel; its verdict."""
+    conn.publish(channel, exchange, routing_key, body, props, mandatory)
+    return conn.expect(channel, "basic.ack", "basic.nack")
+
+
+def put(conn, queue, *bodies, props=None):
+    """Puts messages into a queue and returns once the broker has them all."""
+    channel = conn.channel()
+    conn.call(channel, "confirm.select")
+    for body in bodies:
+        conn.publish(channel, "", queue, body, props)
+    confirmed = 0
+    while confirmed < len(bodies):
+        event = conn.expect(channel, "basic.ack")
+        confirmed = max(confirmed + 1, event.delivery_tag if event.multiple else 0)
+    conn.call(channel, "channel.close", reply_code=200)
