@@ -83,6 +83,10 @@ impl<F: DiskFile> Surveyed<F> {
             segment,
             salt,
             fresh: self.fresh,
+            known_end: self
+                .contents
+                .as_ref()
+                .map(|known| (known.end, known.last_number)),
         }
     }
 }
