@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use menzil_journal::{Damage, Journal, Options, OsDisk, Replay};
+use menzil_journal::{Damage, Journal, Options, OsDisk, Replay, StorageError};
 use menzil_model::{Class, Position, ShardId};
 
 struct Nobody;
@@ -40,8 +40,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("opened in {:?}: {}", start.elapsed(), journal.report());
     journal.prepare()?;
     lone_commits(folder, &journal)?;
+    drop(journal);
     for (threads, length) in [(1, 100), (8, 100), (8, 1024)] {
-        many_threads(&journal, threads, length);
+        let start = Instant::now();
+        let journal = Journal::open(OsDisk::new(folder)?, Options::default(), &mut Nobody)?;
+        println!("opened in {:?}: {}", start.elapsed(), journal.report());
+        many_threads(&journal, threads, length)?;
+        let index = journal.committed(ShardId(1));
+        journal.install_checkpoint(ShardId(1), index, &[b"nothing"], std::iter::empty())?;
     }
     Ok(())
 }
@@ -67,7 +73,7 @@ fn lone_commits(folder: &Path, journal: &Journal<OsDisk>) -> Result<(), Box<dyn 
         for _ in 0..400 {
             let start = Instant::now();
             journal.append(ShardId(1), Class::Message, |bytes| {
-                bytes.extend_from_slice(&[7; 100])
+                bytes.extend_from_slice(&[7; 100]);
             });
             journal.step()?;
             commits.push(start.elapsed());
@@ -93,20 +99,16 @@ fn lone_commits(folder: &Path, journal: &Journal<OsDisk>) -> Result<(), Box<dyn 
 }
 
 /// Threads that append as fast as there is room, for three seconds.
-fn many_threads(journal: &Journal<OsDisk>, threads: u32, length: usize) {
+fn many_threads(
+    journal: &Journal<OsDisk>,
+    threads: u32,
+    length: usize,
+) -> Result<(), StorageError> {
     let before = journal.counters();
     let stop = AtomicBool::new(false);
-    let committing = AtomicBool::new(true);
     let start = Instant::now();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            while committing.load(Ordering::Relaxed) {
-                journal.wait_pending(Duration::from_millis(10));
-                if journal.step().is_err() {
-                    return;
-                }
-            }
-        });
+        let writer = scope.spawn(|| journal.run(|_| ()));
         let appending: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| {
@@ -129,8 +131,9 @@ fn many_threads(journal: &Journal<OsDisk>, threads: u32, length: usize) {
         for thread in appending {
             drop(thread.join());
         }
-        committing.store(false, Ordering::Relaxed);
-    });
+        journal.close();
+        writer.join().unwrap_or(Err(StorageError::Closed))
+    })?;
     let after = journal.counters();
     let seconds = start.elapsed().as_secs_f64();
     let rate = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / seconds;
@@ -142,6 +145,7 @@ fn many_threads(journal: &Journal<OsDisk>, threads: u32, length: usize) {
         records / syncs.max(1),
         (after.bytes - before.bytes) / 3_000_000,
     );
+    Ok(())
 }
 
 const WINDOW_BYTES: u64 = 32 << 10;

@@ -25,13 +25,13 @@ use crate::record::{self, DROPPED, FILLER, RecordHeader};
 use crate::report::Report;
 use crate::scan::{Event, Found, Missing, Scan};
 use crate::segment::{self, SegmentHeader};
-use crate::survey::{Survey, Surveyed, enter, survey};
+use crate::survey::{Survey, Surveyed, enter_known, survey};
 use crate::walk::{Visitor, Walk};
 
 /// Sets aside what is damaged and names what is lost by it. The report tells what was found
 /// and, in its actions, what was done; opening the folder afterwards tells whether it is enough.
 pub fn repair<D: Disk>(disk: &D) -> Result<Report, OpenError> {
-    let _lock = enter(disk)?;
+    let _lock = enter_known(disk)?;
     let survey = survey(disk)?;
     let mut walk = Walk::new(&survey, true);
     let mut plan = Plan::default();

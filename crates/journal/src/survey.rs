@@ -91,6 +91,16 @@ impl<F: DiskFile> Surveyed<F> {
     }
 }
 
+/// As [`enter`], for a folder that must be a journal's already.
+pub(crate) fn enter_known<D: Disk>(disk: &D) -> Result<D::Lock, OpenError> {
+    if check_format(disk)? {
+        return enter(disk);
+    }
+    Err(OpenError::Format {
+        what: "there is no format file".to_owned(),
+    })
+}
+
 /// Takes the lock and checks the format, creating a folder's format file if it has nothing yet.
 pub(crate) fn enter<D: Disk>(disk: &D) -> Result<D::Lock, OpenError> {
     // Before the lock, which creates a file: nothing of a newer version is touched.

@@ -248,7 +248,7 @@ fn several_damaged_places_are_each_named_or_refused_and_repair_opens_the_folder(
     let end = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     let mut random = common::Random(5);
     let mut repaired = 0;
-    for round in 0..600 {
+    for round in 0..250 {
         let damaged = disk.fork();
         let mut bytes = whole.clone();
         for _ in 0..=random.below(4) {
@@ -285,7 +285,7 @@ fn several_damaged_places_are_each_named_or_refused_and_repair_opens_the_folder(
             Err(other) => panic!("round {round}: {other}"),
         }
     }
-    assert!(repaired > 100, "{repaired}");
+    assert!(repaired > 50, "{repaired}");
 }
 
 #[test]
@@ -510,7 +510,7 @@ fn every_damaged_byte_of_a_log_of_several_segments_costs_at_most_its_record() {
     let (mut refused, mut quarantined) = (0, 0);
     for name in &files {
         let whole = disk.bytes(name).unwrap();
-        for at in 0..whole.len() {
+        for at in (0..whole.len()).step_by(3) {
             let damaged = disk.fork();
             let mut bytes = whole.clone();
             bytes[at] ^= 1 << (at % 8);
