@@ -107,12 +107,12 @@ impl Auditor {
                 let message = match self.node.read(&fetch, 1) {
                     Ok(message) => Some(message),
                     Err(why) => {
-                        self.trouble(format!("record {} cannot be read: {why}", fetch.index));
+                        self.trouble(format!("record {} cannot be read: {why}", fetch.origin.index));
                         None
                     }
                 };
                 commands.push(Command::Fetched {
-                    index: fetch.index,
+                    origin: fetch.origin,
                     message,
                 });
             }

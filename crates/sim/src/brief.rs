@@ -24,8 +24,8 @@ pub(crate) fn of_command(command: &Command) -> String {
             channel.channel.number(),
             of_request(request)
         ),
-        Command::Fetched { index, message } => {
-            format!("fetched {index}: {:?}", message.as_deref().map(of_message))
+        Command::Fetched { origin, message } => {
+            format!("fetched {origin:?}: {:?}", message.as_deref().map(of_message))
         }
         other => format!("{other:?}"),
     }

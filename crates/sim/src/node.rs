@@ -5,7 +5,7 @@ use std::sync::Arc;
 use menzil_core::{Command, Effect, Shard, ShardSettings};
 use menzil_journal::testing::MemoryDisk;
 use menzil_journal::{CheckpointError, Journal, Options, StorageError};
-use menzil_model::fact::{Content, Published};
+use menzil_model::fact::{Content, Origin, Published};
 use menzil_model::{Fact, Message, Name, Position};
 
 use crate::disk::SimDisk;
@@ -26,7 +26,7 @@ pub(crate) struct NodeSettings {
 /// Something to read for the shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Fetch {
-    pub(crate) index: u64,
+    pub(crate) origin: Origin,
     pub(crate) chunks: Vec<u64>,
 }
 
@@ -119,18 +119,18 @@ impl Node {
 
     /// Reads what was asked for.
     pub(crate) fn read(&self, fetch: &Fetch, number: u64) -> Result<Arc<Message>, String> {
-        let mut index = fetch.index;
+        let mut origin = fetch.origin;
         if self.settings.sabotage == Some(Sabotage::FetchSwapped)
             && number.is_multiple_of(5)
             && let Some(other) = self.fetches.first()
         {
-            index = other.index;
+            origin = other.origin;
         }
         let mut chunks = fetch.chunks.clone();
         if self.settings.sabotage == Some(Sabotage::ChunkMissing) && number.is_multiple_of(3) {
             chunks.pop();
         }
-        read_message(&self.journal, index, &chunks)
+        read_message(&self.journal, origin, &chunks)
     }
 
     /// Freezes the state for a checkpoint, unless one waits already.
@@ -196,9 +196,9 @@ impl Node {
 
 fn note_fetches(fetches: &mut Vec<Fetch>, effects: &[Effect]) {
     for effect in effects {
-        if let Effect::Fetch { index, chunks } = effect {
+        if let Effect::Fetch { origin, chunks } = effect {
             fetches.push(Fetch {
-                index: *index,
+                origin: *origin,
                 chunks: chunks.clone(),
             });
         }
@@ -208,11 +208,11 @@ fn note_fetches(fetches: &mut Vec<Fetch>, effects: &[Effect]) {
 /// A message as the journal has it.
 pub(crate) fn read_message(
     journal: &Journal<SimDisk>,
-    index: u64,
+    origin: Origin,
     chunks: &[u64],
 ) -> Result<Arc<Message>, String> {
-    let record = read_record(journal, index)?;
-    let published = published(record).ok_or("the record holds no message")?;
+    let record = read_record(journal, origin.index)?;
+    let published = published(record, origin.part).ok_or("the record holds no message")?;
     let message = published.message.ok_or("the record holds no content")?;
     if chunks.is_empty() {
         return Ok(message);
@@ -243,10 +243,13 @@ fn read_record(journal: &Journal<SimDisk>, index: u64) -> Result<Fact, String> {
 }
 
 /// The message of a record, alone or in a group with what follows from it.
-fn published(record: Fact) -> Option<Published> {
+fn published(record: Fact, part: u32) -> Option<Published> {
     match record {
-        Fact::Published(published) => Some(published),
-        Fact::Group(facts) => facts.into_iter().find_map(published),
+        Fact::Published(published) if part == 0 => Some(published),
+        Fact::Group(facts) => match facts.into_iter().nth(usize::try_from(part).ok()?) {
+            Some(Fact::Published(published)) => Some(published),
+            _ => None,
+        },
         _ => None,
     }
 }

@@ -401,13 +401,13 @@ impl World {
         let message = match message {
             Ok(message) => Some(message),
             Err(why) => {
-                let what = format!("record {} cannot be read: {why}", fetch.index);
+                let what = format!("record {} cannot be read: {why}", fetch.origin.index);
                 self.oracle.fail(what);
                 None
             }
         };
         self.execute(vec![Command::Fetched {
-            index: fetch.index,
+            origin: fetch.origin,
             message,
         }]);
     }
@@ -645,8 +645,8 @@ fn hand_out(
         let to = match &effect {
             Effect::Channel { to, .. } => to.connection,
             Effect::Connection { to, .. } => *to,
-            Effect::Fetch { index, chunks } => {
-                trace.note(format_args!("{step}   fetch {index} {chunks:?}"));
+            Effect::Fetch { origin, chunks } => {
+                trace.note(format_args!("{step}   fetch {origin:?} {chunks:?}"));
                 continue;
             }
         };

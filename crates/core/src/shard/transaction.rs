@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use menzil_model::fact::{Entries, Published, Ranges, Stored, Why};
+use menzil_model::fact::{Entries, Published, Ranges, Why};
 use menzil_model::{Fact, Map, QueueId, Sequence};
 
 use super::Shard;
@@ -14,38 +14,6 @@ use crate::effect::{Output, Reply};
 use crate::refusal::Refusal;
 use crate::settling::ranges_of;
 use crate::turn::Turn;
-
-/// The durable part of a transaction: as it is written, and as it is applied, which is the
-/// same with the contents that went ahead.
-#[derive(Debug, Default)]
-struct Durable {
-    written: Vec<Fact>,
-    /// With the index of the record that went ahead.
-    applied: Vec<(Option<u64>, Fact)>,
-}
-
-impl Durable {
-    fn push(&mut self, fact: Fact) {
-        self.written.push(fact.clone());
-        self.applied.push((None, fact));
-    }
-
-    fn push_ahead(&mut self, turn: &mut Turn<'_>, published: Published) {
-        let ahead = Published {
-            message: published.message.clone(),
-            extent: published.extent.clone(),
-            entries: Entries::new(),
-        };
-        let index = turn.log.append(&Fact::Published(ahead));
-        let durable = published.entries.iter().filter(|entry| entry.durable);
-        self.written.push(Fact::Stored(Stored {
-            index,
-            extent: published.extent.clone(),
-            entries: durable.copied().collect(),
-        }));
-        self.applied.push((Some(index), Fact::Published(published)));
-    }
-}
 
 impl Shard {
     pub(super) fn select_transaction(
@@ -133,10 +101,6 @@ impl Shard {
     }
 
     /// One record for all of it. What is transient is applied beside it.
-    ///
-    /// A message is named by the index of its record. Where the transaction has several that
-    /// are durable, their contents go ahead, each in a record of its own without entries, and
-    /// the one record says that they are stored: until then they are in no queue.
     fn record_transaction(
         &mut self,
         turn: &mut Turn<'_>,
@@ -144,9 +108,7 @@ impl Shard {
         places: Vec<Entries>,
         pending: &Pending,
     ) -> u64 {
-        let is_kept = |entries: &Entries| entries.iter().any(|entry| entry.durable);
-        let are_ahead = places.iter().filter(|entries| is_kept(entries)).count() > 1;
-        let mut durable = Durable::default();
+        let mut durable = Vec::new();
         let mut volatile = Vec::new();
         for (held, entries) in transaction.publishes.iter().zip(places) {
             if entries.is_empty() {
@@ -156,24 +118,21 @@ impl Shard {
                 self.touch(entry.queue);
             }
             self.counters.routed += 1;
-            let keep = is_kept(&entries);
-            let published = Published {
-                message: Some(Arc::clone(&held.message)),
-                extent: write_chunks(turn, &held.message, keep),
+            let keep = entries.iter().any(|entry| entry.durable);
+            let extent = write_chunks(turn, &held.message, keep);
+            let message = Some(Arc::clone(&held.message));
+            let fact = Fact::Published(Published {
+                message,
+                extent,
                 entries,
-            };
-            if !keep {
-                volatile.push(Fact::Published(published));
-            } else if are_ahead {
-                self.settling.write(turn.log);
-                durable.push_ahead(turn, published);
+            });
+            if keep {
+                durable.push(fact);
             } else {
-                durable.push(Fact::Published(published));
+                volatile.push(fact);
             }
         }
-        let mut settles = Vec::new();
-        self.hold_settles(transaction, &mut settles, &mut volatile);
-        settles.into_iter().for_each(|fact| durable.push(fact));
+        self.hold_settles(transaction, &mut durable, &mut volatile);
         // The messages that go over a limit go in the same record as those that push them.
         let mut dropped = Vec::new();
         for queue in pending.queues() {
@@ -190,25 +149,16 @@ impl Shard {
                 }
             }
         }
+        // Only now: what is applied is no longer pending, and would count twice against a limit.
         for fact in volatile {
             self.record(turn, fact, false);
         }
-        let index = self.record_durable(turn, durable);
+        let mut index = 0;
+        if !durable.is_empty() {
+            index = self.record(turn, Fact::Group(durable), true);
+        }
         for fact in dropped {
             self.record(turn, fact, false);
-        }
-        index
-    }
-
-    /// Writes the one record, and applies what it holds.
-    fn record_durable(&mut self, turn: &mut Turn<'_>, durable: Durable) -> u64 {
-        if durable.written.is_empty() {
-            return 0;
-        }
-        self.settling.write(turn.log);
-        let index = turn.log.append(&Fact::Group(durable.written));
-        for (ahead, fact) in durable.applied {
-            self.apply(ahead.unwrap_or(index), fact);
         }
         index
     }
