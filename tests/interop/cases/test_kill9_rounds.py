@@ -9,7 +9,7 @@ Each round publishes from several connections, kills the broker, starts it again
     unflagged    a message back, without the redelivered flag, that a consumer had
     dropped      a message back that the length limit had dropped
 
-MENZIL_KILL9_ROUNDS sets the rounds (50), MENZIL_KILL9_SEED repeats a run's moments.
+KILL9_ROUNDS sets the rounds (50), KILL9_SEED repeats a run's moments.
 """
 
 import os
@@ -19,8 +19,8 @@ import time
 
 import rawamqp
 
-ROUNDS = int(os.environ.get("MENZIL_KILL9_ROUNDS", "50"))
-SEED = int(os.environ.get("MENZIL_KILL9_SEED", str(random.SystemRandom().randrange(2**32))))
+ROUNDS = int(os.environ.get("KILL9_ROUNDS", "50"))
+SEED = int(os.environ.get("KILL9_SEED", str(random.SystemRandom().randrange(2**32))))
 COPIES = ["copy0", "copy1", "copy2"]
 LIMIT = 20
 WINDOW = 50
