@@ -16,10 +16,11 @@ use std::io;
 
 use menzil_model::ShardId;
 
+use crate::directory::LiveCount;
 use crate::disk::{Disk, DiskFile, is_full, read_all};
 use crate::error::StorageError;
 use crate::folder::{CHECKPOINT_RESERVE, Name, fill, temporary};
-use crate::journal::{Journal, locked, writing};
+use crate::journal::{Journal, locked, reading, writing};
 use crate::layout::{put, u32_at, u64_at};
 use crate::preparer::folder;
 
@@ -94,14 +95,26 @@ impl<D: Disk> Journal<D> {
         checkpoints.insert(shard, index);
         self.counts.checkpoint();
         self.reserve_later();
+        let count = self.count_live(shard, live.take_while(|live| *live <= index));
         let mut directory = writing(&self.directory);
-        directory.set_live(shard, index, live);
+        directory.set_live(shard, index, &count);
         let dead = directory.take_dead(&checkpoints);
         drop(directory);
         self.remove_older(shard, index)
             .and_then(|()| self.recycle(dead))
             .map_err(|error| self.fail(folder("recycling segments", error)))
             .map_err(CheckpointError::Storage)
+    }
+
+    /// Counts in slices, so that a commit never waits for the whole of a long list.
+    fn count_live(&self, shard: ShardId, live: impl Iterator<Item = u64>) -> LiveCount {
+        let mut live = live.peekable();
+        let mut count = LiveCount::new();
+        while live.peek().is_some() {
+            let slice: Vec<u64> = live.by_ref().take(LIVE_SLICE).collect();
+            reading(&self.directory).count_live(shard, &slice, &mut count);
+        }
+        count
     }
 
     fn write_checkpoint(
@@ -235,6 +248,7 @@ fn encode_header(shard: ShardId, index: u64, payload: &[&[u8]]) -> [u8; HEADER] 
     header
 }
 
+const LIVE_SLICE: usize = 4096;
 const HEADER: usize = 48;
 const PAYLOAD_CRC: usize = 32;
 const HEADER_CRC: usize = 36;

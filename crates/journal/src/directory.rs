@@ -54,10 +54,13 @@ pub(crate) struct Run {
 
 /// What the last checkpoint of a shard still needs of a segment.
 #[derive(Clone, Copy, Debug, Default)]
-struct Live {
+pub(crate) struct Live {
     records: u64,
     bytes: u64,
 }
+
+/// Live records by segment.
+pub(crate) type LiveCount = BTreeMap<u64, Live>;
 
 /// How much of a segment is still needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,25 +169,33 @@ impl<F> Directory<F> {
         ))
     }
 
-    /// Takes over which records up to `index` the checkpoint of a shard still needs.
-    pub(crate) fn set_live(&mut self, shard: ShardId, index: u64, live: impl Iterator<Item = u64>) {
+    /// Counts which records the checkpoint of a shard still needs; they come ascending.
+    pub(crate) fn count_live(&self, shard: ShardId, live: &[u64], count: &mut LiveCount) {
+        let Some(firsts) = self.shards.get(&shard) else {
+            return;
+        };
+        for index in live {
+            if let Some((_, segment)) = firsts.range(..=*index).next_back()
+                && let Some(entry) = self.segments.get(segment)
+                && let Some(run) = entry.contents.runs.get(&shard)
+                && let Some(offset) = run.offset(*index)
+            {
+                let live = count.entry(*segment).or_default();
+                live.records += 1;
+                live.bytes += entry.contents.size_at(offset);
+            }
+        }
+    }
+
+    /// Takes over what was counted for the checkpoint of a shard at `index`.
+    pub(crate) fn set_live(&mut self, shard: ShardId, index: u64, count: &LiveCount) {
         let Some(firsts) = self.shards.get(&shard) else {
             return;
         };
         for (_, segment) in firsts.range(..=index) {
             if let Some(entry) = self.segments.get_mut(segment) {
-                entry.live.insert(shard, Live::default());
-            }
-        }
-        for index in live.take_while(|live| *live <= index) {
-            if let Some((_, segment)) = firsts.range(..=index).next_back()
-                && let Some(entry) = self.segments.get_mut(segment)
-                && let Some(run) = entry.contents.runs.get(&shard)
-                && let Some(offset) = run.offset(index)
-                && let Some(live) = entry.live.get_mut(&shard)
-            {
-                live.records += 1;
-                live.bytes += entry.contents.size_at(offset);
+                let live = count.get(segment).copied().unwrap_or_default();
+                entry.live.insert(shard, live);
             }
         }
     }
@@ -396,17 +407,19 @@ mod tests {
         directory.seal(4);
         let mut checkpoints = Map::default();
         checkpoints.insert(ShardId(1), 2);
-        directory.set_live(ShardId(1), 2, [2].into_iter());
+        let mut count = LiveCount::new();
+        directory.count_live(ShardId(1), &[2], &mut count);
+        directory.set_live(ShardId(1), 2, &count);
         assert!(directory.take_dead(&checkpoints).is_empty());
         let usage = directory.uses(&checkpoints);
         assert_eq!((usage[0].live_records, usage[0].live_bytes), (2, 224 + 160));
-        directory.set_live(ShardId(1), 2, std::iter::empty());
+        directory.set_live(ShardId(1), 2, &LiveCount::new());
         assert!(
             directory.take_dead(&checkpoints).is_empty(),
             "shard 2 has no checkpoint"
         );
         checkpoints.insert(ShardId(2), 1);
-        directory.set_live(ShardId(2), 1, std::iter::empty());
+        directory.set_live(ShardId(2), 1, &LiveCount::new());
         assert_eq!(directory.take_dead(&checkpoints).len(), 1);
         assert!(directory.find(position(1, 1)).is_none());
     }

@@ -10,7 +10,7 @@ use crate::error::OpenError;
 use crate::layout::range;
 use crate::record;
 use crate::scan::{Event, Found};
-use crate::survey::{enter, survey};
+use crate::survey::{enter_known, survey};
 
 /// One thing found in the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub enum Dumped<'a> {
 
 /// Tells everything in the folder, in the order of the log. It takes the lock.
 pub fn dump<D: Disk>(disk: &D, tell: &mut dyn FnMut(&Dumped<'_>)) -> Result<(), OpenError> {
-    let _lock = enter(disk)?;
+    let _lock = enter_known(disk)?;
     let survey = survey(disk)?;
     for (shard, index, payload) in &survey.checkpoints.newest {
         tell(&Dumped::Checkpoint {

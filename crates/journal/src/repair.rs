@@ -25,13 +25,13 @@ use crate::record::{self, DROPPED, FILLER, RecordHeader};
 use crate::report::Report;
 use crate::scan::{Event, Found, Missing, Scan};
 use crate::segment::{self, SegmentHeader};
-use crate::survey::{Survey, Surveyed, enter, survey};
+use crate::survey::{Survey, Surveyed, enter_known, survey};
 use crate::walk::{Visitor, Walk};
 
 /// Sets aside what is damaged and names what is lost by it. The report tells what was found
 /// and, in its actions, what was done; opening the folder afterwards tells whether it is enough.
 pub fn repair<D: Disk>(disk: &D) -> Result<Report, OpenError> {
-    let _lock = enter(disk)?;
+    let _lock = enter_known(disk)?;
     let survey = survey(disk)?;
     let mut walk = Walk::new(&survey, true);
     let mut plan = Plan::default();
@@ -163,7 +163,10 @@ fn mend<D: Disk>(
     }
     for damage in &wounds.batches {
         match damage.kind {
-            DamageKind::BatchHeader => mended.head_batch(damage.offset),
+            DamageKind::BatchHeader => {
+                mended.head_batch(damage.offset, before_next);
+                Some(())
+            }
             DamageKind::RecordHeader => mended.fill_region(damage.offset, damage.length, &[]),
             DamageKind::Payload { .. } | DamageKind::SegmentHeader | DamageKind::MissingBatches => {
                 None
@@ -281,7 +284,7 @@ impl<F> Mended<'_, F> {
                     self.fill_region(offset, length, &runs)?;
                 }
                 if missing.count.is_none() {
-                    self.head_batch(missing.batch)?;
+                    self.head_batch(missing.batch, before_next);
                 }
                 Some(())
             }
@@ -370,10 +373,11 @@ impl<F> Mended<'_, F> {
     }
 
     /// Gives a batch a header again that lost its own; its records are sound by now.
-    fn head_batch(&mut self, start: u64) -> Option<()> {
-        let (next, header) = self.wounds.starts.range(start + 1..).next()?;
-        self.head(start, *next, header.number.saturating_sub(1));
-        Some(())
+    fn head_batch(&mut self, start: u64, before_next: u64) {
+        match self.wounds.starts.range(start + 1..).next() {
+            Some((next, header)) => self.head(start, *next, header.number.saturating_sub(1)),
+            None => self.head(start, self.wounds.end, before_next),
+        }
     }
 
     fn head(&mut self, start: u64, end: u64, number: u64) {

@@ -101,6 +101,8 @@ pub(crate) struct Source<'a> {
     pub(crate) salt: u64,
     /// Whether the file was zeros before this use.
     pub(crate) fresh: bool,
+    /// Where the last batch ends and its number, if a sidecar knows.
+    pub(crate) known_end: Option<(u64, u64)>,
 }
 
 impl Source<'_> {
@@ -133,6 +135,13 @@ impl Source<'_> {
             } else if let Some(next) = self.next_batch(start + SECTOR) {
                 scan.events.extend(self.region(start, next));
                 scan.end = next;
+            } else if let Some((end, number)) =
+                self.known_end.filter(|(end, _)| !last && *end > start)
+            {
+                scan.events.extend(self.region(start, end));
+                scan.batches += 1;
+                scan.last_number = number;
+                scan.end = end;
             } else {
                 scan.torn_bytes = self.torn_bytes(start);
                 return scan;

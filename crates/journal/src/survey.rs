@@ -83,8 +83,22 @@ impl<F: DiskFile> Surveyed<F> {
             segment,
             salt,
             fresh: self.fresh,
+            known_end: self
+                .contents
+                .as_ref()
+                .map(|known| (known.end, known.last_number)),
         }
     }
+}
+
+/// As [`enter`], for a folder that must be a journal's already.
+pub(crate) fn enter_known<D: Disk>(disk: &D) -> Result<D::Lock, OpenError> {
+    if check_format(disk)? {
+        return enter(disk);
+    }
+    Err(OpenError::Format {
+        what: "there is no format file".to_owned(),
+    })
 }
 
 /// Takes the lock and checks the format, creating a folder's format file if it has nothing yet.

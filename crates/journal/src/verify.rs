@@ -9,12 +9,12 @@ use crate::damage::Damage;
 use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::report::Report;
-use crate::survey::{enter, survey};
+use crate::survey::{enter_known, survey};
 use crate::walk::{Visitor, Walk};
 
 /// Reads the whole folder. It takes the lock, so it is refused while a journal is open.
 pub fn verify<D: Disk>(disk: &D) -> Result<Report, OpenError> {
-    let _lock = enter(disk)?;
+    let _lock = enter_known(disk)?;
     let survey = survey(disk)?;
     let mut walk = Walk::new(&survey, true);
     walk.run(&survey, &mut Nobody)?;
