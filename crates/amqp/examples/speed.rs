@@ -1,5 +1,5 @@
 //! How long the protocol session takes for a publish in and a delivery out, alone in memory:
-//! `cargo run --release -p menzil-amqp --example speed`
+//! `cargo run --release -p menzil-amqp --example speed [MiB of work per line] [body bytes]...`
 
 #![expect(
     clippy::disallowed_methods,
@@ -22,12 +22,19 @@ use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Message, Name};
 
 const CONNECTION: ConnectionId = ConnectionId(1);
 const READ_BYTES: usize = 64 << 10;
-const BYTES: usize = 256 << 20;
 
 fn main() -> std::io::Result<()> {
     let mut out = std::io::stdout();
-    for body_bytes in [16, 100, 1000, 16_000, 200_000] {
-        let count = (BYTES / (body_bytes + 200)).clamp(1000, 1_000_000);
+    let mut numbers = std::env::args()
+        .skip(1)
+        .filter_map(|word| word.parse().ok());
+    let work_bytes: usize = numbers.next().unwrap_or(256) << 20;
+    let mut sizes: Vec<usize> = numbers.collect();
+    if sizes.is_empty() {
+        sizes = vec![16, 100, 1000, 16_000, 200_000];
+    }
+    for body_bytes in sizes {
+        let count = (work_bytes / (body_bytes + 200)).clamp(100, 1_000_000);
         let published = publishes(body_bytes, count);
         let delivered = deliveries(body_bytes, count);
         writeln!(
