@@ -370,7 +370,10 @@ impl Inbound {
         self.kept.len()
     }
 
-    /// Panics where what is counted is not what is there. For tests and the simulation.
+    /// For tests and the simulation.
+    ///
+    /// # Panics
+    /// Where what is counted is not what is there.
     pub fn check_invariants(&self) {
         let held: u64 = self.channels.values().map(Slot::held_bytes).sum();
         assert_eq!(self.assembling, held, "bytes under assembly");

@@ -259,7 +259,10 @@ impl Outbound {
         self.failure.as_ref()
     }
 
-    /// Panics where what is listed is not what is there. For tests and the simulation.
+    /// For tests and the simulation.
+    ///
+    /// # Panics
+    /// Where what is listed is not what is there.
     pub fn check_invariants(&self) {
         self.outbox.check_invariants();
         for (channel, lane) in &self.lanes {
