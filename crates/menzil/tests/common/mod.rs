@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use menzil_amqp::frame::{self, Split, split, write_frame};
 use menzil_amqp::method::MethodId;
 use menzil_amqp::methods::{
-    BasicPublish, ChannelOpen, ConfirmSelect, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk,
-    Method, QueueDeclare,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicPublish, BasicQos, BasicQosOk, ChannelOpen,
+    ConfirmSelect, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk, Method, QueueDeclare,
 };
 use menzil_model::wire::Writer as _;
 
@@ -281,6 +281,65 @@ impl Client {
             assert!(ack.multiple || ack.delivery_tag == confirmed + 1);
             confirmed = ack.delivery_tag;
         }
+    }
+
+    /// Consumes with acknowledgements and that prefetch count.
+    pub(crate) fn consume(&mut self, queue: &str, prefetch_count: u16) {
+        let qos = BasicQos {
+            prefetch_size: 0,
+            prefetch_count,
+            global: false,
+        };
+        self.send(1, &Method::BasicQos(qos));
+        self.expect(BasicQosOk::ID);
+        self.send(
+            1,
+            &Method::BasicConsume(BasicConsume {
+                ticket: 0,
+                queue: queue.as_bytes(),
+                consumer_tag: b"",
+                no_local: false,
+                no_ack: false,
+                exclusive: false,
+                nowait: false,
+                arguments: b"",
+            }),
+        );
+        self.expect(BasicConsumeOk::ID);
+    }
+
+    /// The next delivery: its tag, whether it is a redelivery, and its body.
+    pub(crate) fn delivery(&mut self) -> (u64, bool, Vec<u8>) {
+        let came = self.next().unwrap();
+        let Method::BasicDeliver(deliver) = came.method() else {
+            panic!("{came:?}");
+        };
+        let header = self.next().unwrap();
+        assert_eq!(header.kind, frame::HEADER);
+        let size = header.payload[4..12]
+            .try_into()
+            .map(u64::from_be_bytes)
+            .unwrap();
+        let mut body = Vec::new();
+        while (body.len() as u64) < size {
+            let part = self.next().unwrap();
+            assert_eq!(part.kind, frame::BODY);
+            body.extend_from_slice(&part.payload);
+        }
+        (deliver.delivery_tag, deliver.redelivered, body)
+    }
+
+    pub(crate) fn ack(&mut self, delivery_tag: u64, multiple: bool) {
+        let ack = BasicAck {
+            delivery_tag,
+            multiple,
+        };
+        self.send(1, &Method::BasicAck(ack));
+    }
+
+    pub(crate) fn expect(&mut self, id: MethodId) {
+        let came = self.next().unwrap();
+        assert_eq!(came.id(), id, "{came:?}");
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) {
