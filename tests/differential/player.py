@@ -157,6 +157,7 @@ class Player:
             link = self.links[number]
             if link.conn:
                 self.lost(link)
+                self.seen[f"{number}/0"] = [["dropped"]]
                 time.sleep(0.3)
         elif kind == "handshake":
             self.handshake(*rest)
