@@ -115,7 +115,21 @@ class Player:
             except (Closed, Timeout):
                 pass  # what the peer said before it closed is read below
             self.settle()
+            if step[0] == "pipeline":
+                self.cut(step)
             yield self.seen
+
+    def cut(self, step):
+        """What was in flight behind an error of a pipeline is answered by chance: only the error counts, and the
+        connection starts anew."""
+        where = f"{step[1]}/{step[2]}"
+        for index, event in enumerate(self.seen.get(where, [])):
+            if event[0] == "channel.close":
+                del self.seen[where][index + 1:]
+                self.seen.pop(f"{step[1]}/0", None)
+                self.lost(self.links[step[1]])
+                time.sleep(0.3)
+                return
 
     def do(self, kind, number, *rest):
         if kind == "method":
@@ -143,6 +157,7 @@ class Player:
             link = self.links[number]
             if link.conn:
                 self.lost(link)
+                self.seen[f"{number}/0"] = [["dropped"]]
                 time.sleep(0.3)
         elif kind == "handshake":
             self.handshake(*rest)
@@ -168,6 +183,8 @@ class Player:
             link.published[channel], link.settled[channel] = 0, set()
         if name == "channel.open":
             link.open.add(channel)
+        if name == "channel.close":  # a barrier behind it would meet a channel that is closed already
+            self.collect(link, done=lambda event: self.gone(link, event, channel))
 
     def publish(self, number, channel, exchange, key, body, props, flags):
         link = self.channel(number, channel)
@@ -223,7 +240,7 @@ class Player:
         line = [event.name] + [self.plain(event.name, key, value) for key, value in event.args.items()
                                if not key.startswith("_") and key != "body_size"]
         if event.body is not None:
-            line += [event.header_payload[12:].hex(), event.body.decode("latin-1"), event.body_frames]
+            line += [event.header_payload[12:].hex().replace(self.prefix.encode().hex(), "7e"), event.body.decode("latin-1"), event.body_frames]
         self.seen.setdefault(where, []).append(line)
 
     def plain(self, name, key, value):
@@ -261,7 +278,7 @@ class Player:
             if name.startswith("amq.gen-") and name not in self.queues:
                 self.queues[name] = None
         elif event.name in ("channel.close", "channel.close-ok"):
-            if event.name == "channel.close":
+            if event.name == "channel.close" and channel in link.open:
                 link.conn.send(channel, "channel.close-ok")
             link.forget(channel)
         elif event.name == "connection.close":
@@ -314,11 +331,16 @@ class Player:
         ended = []
 
         def done(event):
-            if event.channel == channel and event.name in ("channel.close", "channel.close-ok"):
-                self.handle(link, event)
+            if self.gone(link, event, channel):
                 ended.append(event)
             return bool(ended) or (event.channel == channel and event.name == "access.request-ok")
         return self.collect(link, done=done) and not ended
+
+    def gone(self, link, event, channel):
+        if event.channel != channel or event.name not in ("channel.close", "channel.close-ok"):
+            return False
+        self.handle(link, event)
+        return True
 
     def ask_queues(self, link):
         for name, owner in list(self.queues.items()):

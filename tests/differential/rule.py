@@ -8,6 +8,9 @@ frames, the end of a connection. Set aside:
     with the rest. Delivery tags are compared as the set the channel handed out in that step;
   - confirms: compared as the sets of tags acked and nacked by the step's end, however they were coalesced;
     that a return came after the confirm of its publish is written down as an event of its own;
+  - the confirms and consumers of a channel in the step that closed it by an error;
+  - the order of what a lost connection held unacknowledged, when another consumer gets it at once: RabbitMQ's channels
+    give back independently of each other;
   - timing: there is none; a step is over when barriers say so.
 """
 
@@ -20,6 +23,7 @@ CONSUMER = ("basic.consume-ok", "basic.deliver", "basic.cancel", "basic.cancel-o
 def canonical(seen):
     """{place: [event text]} with the aside things set aside."""
     out = {}
+    lost = any(event[0] in ("eof", "dropped", "connection.close-ok") for events in seen.values() for event in events)
     for place, events in seen.items():
         if not events:
             continue
@@ -39,7 +43,11 @@ def canonical(seen):
                 rest.append(text)
         if rest:
             out[place] = rest
+        if any(text.startswith("channel.close ") for text in rest):
+            continue  # what else the channel would have said is up to chance
         for key, texts in streams.items():
+            if lost:  # stable: what was redelivered goes behind the rest, in an order of its own
+                texts.sort(key=lambda text: text if " redelivered=True " in text else "")
             out[f"{place} {key}"] = texts
         if tags:
             out[f"{place} tags"] = [str(sorted(tags))]
