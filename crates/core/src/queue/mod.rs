@@ -64,9 +64,10 @@ impl Mark {
         (self.delivered_below < self.below).then_some(Sequence(self.delivered_below))
     }
 
-    /// After recovery everything below the mark counts as delivered.
-    pub(crate) fn recovered(&mut self) {
-        self.delivered_below = self.below;
+    /// After recovery every entry below the mark counts as delivered; `next` is the next
+    /// sequence to give out, and what gets it was not.
+    pub(crate) fn recovered(&mut self, next: u64) {
+        self.delivered_below = self.below.min(next);
         self.earlier_below = self.below;
         self.index = 0;
         self.earlier_index = 0;

@@ -6,7 +6,7 @@ use menzil_model::{ConnectionId, Name};
 
 use super::{Connection, Shard};
 use crate::channel::{Channel, Mode, Verdict};
-use crate::command::ChannelKey;
+use crate::command::{ChannelKey, Request};
 use crate::effect::{ConnectionOutput, Reply};
 use crate::turn::Turn;
 
@@ -30,8 +30,30 @@ impl Shard {
 
     /// Takes the connection's state away and says so, whether it was there or not.
     pub(super) fn close_connection(&mut self, turn: &mut Turn<'_>, connection: ConnectionId) {
+        let channels = self.connections.get(&connection);
+        for channel in channels.map_or_else(BTreeSet::new, |state| state.channels.clone()) {
+            let key = ChannelKey {
+                connection,
+                channel,
+            };
+            self.carry_out_behind(turn, key);
+        }
         self.drop_connection(turn, connection);
         turn.send_connection(connection, self.topology_index, ConnectionOutput::Closed);
+    }
+
+    /// The client closes a channel whose `basic.get` waits for the journal: the get is for
+    /// nobody any more, but what was asked behind it counts.
+    pub(super) fn carry_out_behind(&mut self, turn: &mut Turn<'_>, key: ChannelKey) {
+        let Some(parked) = self.channels.get_mut(&key).and_then(|c| c.parked.take()) else {
+            return;
+        };
+        self.parked.retain(|other| *other != key);
+        for request in parked.behind {
+            if !matches!(request, Request::Get { .. }) {
+                self.request(turn, key, request);
+            }
+        }
     }
 
     /// Consumers go, what was out goes back, exclusive queues are deleted, in that order.

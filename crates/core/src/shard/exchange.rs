@@ -88,7 +88,7 @@ impl Shard {
             if let Some(queue) = self.queues.get_mut(&id) {
                 queue.unused_since = now;
                 queue.index.recovered(queue.mark.below());
-                queue.mark.recovered();
+                queue.mark.recovered(queue.next_sequence);
             }
             self.touch(id);
         }

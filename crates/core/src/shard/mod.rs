@@ -162,6 +162,7 @@ impl Shard {
             }
             Command::ChannelOpened(key) => self.open_channel(&mut turn, key),
             Command::ChannelClosed(key) => {
+                self.carry_out_behind(&mut turn, key);
                 self.close_channel(&mut turn, key);
                 let after = self.topology_index;
                 turn.reply(key, false, after, Reply::ChannelClosed);

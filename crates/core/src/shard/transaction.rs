@@ -133,9 +133,6 @@ impl Shard {
             }
         }
         self.hold_settles(transaction, &mut durable, &mut volatile);
-        for fact in volatile {
-            self.record(turn, fact, false);
-        }
         // The messages that go over a limit go in the same record as those that push them.
         let mut dropped = Vec::new();
         for queue in pending.queues() {
@@ -151,6 +148,10 @@ impl Shard {
                     dropped.push(fact);
                 }
             }
+        }
+        // Only now: what is applied is no longer pending, and would count twice against a limit.
+        for fact in volatile {
+            self.record(turn, fact, false);
         }
         let mut index = 0;
         if !durable.is_empty() {

@@ -1,0 +1,229 @@
+//! Recovers a copy of a disk and takes everything out of it, as a client would.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use menzil_core::{ChannelKey, Command, Effect, ExchangeDeclare, Output, Publish, Refusal, Request};
+use menzil_journal::testing::MemoryDisk;
+use menzil_model::{ChannelId, ConnectionId, Name, Table};
+
+use crate::body;
+use crate::catalogue::{QUEUES, ROUTES, queue_number};
+use crate::node::{Node, NodeSettings};
+use crate::oracle::{Recovered, Thing};
+use crate::workload::{CHAOS_EXCHANGES, CHAOS_QUEUES};
+
+/// What a node finds on that disk, which is used up.
+pub(crate) fn audit(disk: &MemoryDisk, settings: &NodeSettings, now: u64) -> Recovered {
+    disk.set_capacity(None);
+    let mut settings = settings.clone();
+    settings.journal.prepared_segments = 1;
+    match Node::start(disk, &settings, now) {
+        Ok(node) => Auditor::new(node, now).look(),
+        Err(why) => Recovered {
+            trouble: Some(format!("the node does not start: {why}")),
+            ..Recovered::default()
+        },
+    }
+}
+
+struct Auditor {
+    node: Node,
+    now: u64,
+    channels: u16,
+    found: Recovered,
+}
+
+impl Auditor {
+    fn new(node: Node, now: u64) -> Self {
+        Self {
+            node,
+            now,
+            channels: 0,
+            found: Recovered::default(),
+        }
+    }
+
+    fn look(mut self) -> Recovered {
+        self.node.shard.check_invariants();
+        self.execute(Command::ConnectionOpened {
+            connection: CONNECTION,
+            user: Name::from("auditor"),
+            cancel_notify: false,
+        });
+        for queue in self.node.shard.queues() {
+            if CHAOS_QUEUES.iter().any(|name| name.as_bytes() == queue.name.as_bytes()) {
+                self.found.things.insert(Thing::Queue(queue.name.to_string()));
+            }
+        }
+        for exchange in CHAOS_EXCHANGES {
+            if self.has_exchange(exchange) {
+                self.found.things.insert(Thing::Exchange(exchange.to_owned()));
+            }
+        }
+        let mut key = self.open_channel();
+        for queue in self.node.shard.queues() {
+            if let Some(number) = queue_number(queue.name.as_bytes()) {
+                let messages = self.drain(key, &queue.name);
+                self.found.queues.insert(number, messages);
+                key = self.open_channel();
+            }
+        }
+        if self.node.shard.counters().damaged > 0 {
+            self.trouble("a message was damaged".to_owned());
+        }
+        self.probe_routes(key);
+        self.node.shard.check_invariants();
+        self.found
+    }
+
+    fn trouble(&mut self, what: String) {
+        self.found.trouble.get_or_insert(what);
+    }
+
+    fn open_channel(&mut self) -> ChannelKey {
+        self.channels += 1;
+        let key = ChannelKey {
+            connection: CONNECTION,
+            channel: ChannelId::new(self.channels).expect("channels are numbered from 1"),
+        };
+        self.execute(Command::ChannelOpened(key));
+        key
+    }
+
+    /// Executes a command, and the reads that it asks for.
+    fn execute(&mut self, command: Command) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        let mut commands = vec![command];
+        while !commands.is_empty() {
+            self.node.batch(self.now, commands, &mut |_, _, effects| {
+                outputs.extend(effects.into_iter().filter_map(|effect| match effect {
+                    Effect::Channel { output, .. } => Some(output),
+                    Effect::Connection { .. } | Effect::Fetch { .. } => None,
+                }));
+            });
+            commands = Vec::new();
+            for fetch in std::mem::take(&mut self.node.fetches) {
+                let message = match self.node.read(&fetch, 1) {
+                    Ok(message) => Some(message),
+                    Err(why) => {
+                        self.trouble(format!("record {} cannot be read: {why}", fetch.origin.index));
+                        None
+                    }
+                };
+                commands.push(Command::Fetched {
+                    origin: fetch.origin,
+                    message,
+                });
+            }
+        }
+        outputs
+    }
+
+    fn request(&mut self, channel: ChannelKey, request: Request) -> Vec<Output> {
+        self.execute(Command::Request { channel, request })
+    }
+
+    fn has_exchange(&mut self, name: &'static str) -> bool {
+        let key = self.open_channel();
+        let declare = ExchangeDeclare {
+            exchange: Name::from(name),
+            kind: Name::from("direct"),
+            passive: true,
+            durable: true,
+            auto_delete: false,
+            internal: false,
+            nowait: false,
+            arguments: Table::empty(),
+        };
+        let outputs = self.request(key, Request::ExchangeDeclare(declare));
+        !outputs.iter().any(|output| {
+            matches!(
+                output,
+                Output::Refused {
+                    refusal: Refusal::NotFound(_),
+                    ..
+                }
+            )
+        })
+    }
+
+    fn drain(&mut self, key: ChannelKey, queue: &Name) -> Vec<(u64, bool)> {
+        let mut messages = Vec::new();
+        loop {
+            let get = Request::Get {
+                queue: queue.clone(),
+                no_ack: true,
+            };
+            let outputs = self.request(key, get);
+            let Some(Output::GetOk {
+                redelivered,
+                message,
+                ..
+            }) = outputs.into_iter().next()
+            else {
+                return messages;
+            };
+            let parts: Vec<Bytes> = message.body_parts().collect();
+            match body::number(&parts) {
+                Ok((number, _)) => messages.push((number, redelivered)),
+                Err(why) => self.trouble(format!("in queue {queue}: {why}")),
+            }
+        }
+    }
+
+    /// Every binding of the catalogue must still be there.
+    fn probe_routes(&mut self, key: ChannelKey) {
+        for route in ROUTES {
+            let before = self.ready();
+            let publish = Publish {
+                exchange: Name::from(route.exchange),
+                routing_key: Name::from(route.key),
+                mandatory: false,
+                properties: Bytes::from_static(&[0x10, 0, 1]),
+                body: vec![Bytes::from_static(b"!")],
+            };
+            self.request(key, Request::Publish(publish));
+            let after = self.ready();
+            let reached: Vec<usize> = after
+                .iter()
+                .filter(|(queue, ready)| before.get(queue).is_none_or(|before| *ready > before))
+                .map(|(queue, _)| *queue)
+                .collect();
+            let expected: Vec<usize> = route
+                .queues
+                .iter()
+                .copied()
+                .filter(|queue| QUEUES[*queue].durable)
+                .collect();
+            if reached != expected {
+                let Self { found, .. } = self;
+                found.trouble.get_or_insert(format!(
+                    "bindings are lost: '{}' with '{}' reaches {reached:?} instead of \
+                     {expected:?}",
+                    route.exchange, route.key
+                ));
+            }
+            for queue in QUEUES {
+                let purge = Request::QueuePurge {
+                    queue: Name::from(queue.name),
+                    nowait: true,
+                };
+                if queue.durable {
+                    self.request(key, purge);
+                }
+            }
+        }
+    }
+
+    fn ready(&self) -> BTreeMap<usize, u64> {
+        self.node
+            .shard
+            .queues()
+            .iter()
+            .filter_map(|queue| Some((queue_number(queue.name.as_bytes())?, queue.ready)))
+            .collect()
+    }
+}
+
+const CONNECTION: ConnectionId = ConnectionId(1);

@@ -1,0 +1,255 @@
+//! One node: a shard and its journal, driven as the server drives them, one step at a time.
+
+use std::sync::Arc;
+
+use menzil_core::{Command, Effect, Shard, ShardSettings};
+use menzil_journal::testing::MemoryDisk;
+use menzil_journal::{CheckpointError, Journal, Options, StorageError};
+use menzil_model::fact::{Content, Origin, Published};
+use menzil_model::{Fact, Message, Name, Position};
+
+use crate::disk::SimDisk;
+use crate::log::{NodeLog, SHARD};
+use crate::misplaced::Misplaced;
+use crate::recovery::{Recovery, write_checkpoint_fact};
+use crate::sabotage::Sabotage;
+
+/// How a node is set up.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeSettings {
+    pub(crate) shard: ShardSettings,
+    pub(crate) journal: Options,
+    pub(crate) sabotage: Option<Sabotage>,
+    pub(crate) seed: u64,
+}
+
+/// Something to read for the shard.
+#[derive(Clone, Debug)]
+pub(crate) struct Fetch {
+    pub(crate) origin: Origin,
+    pub(crate) chunks: Vec<u64>,
+}
+
+/// A frozen state that waits until it is committed.
+#[derive(Debug)]
+struct Frozen {
+    index: u64,
+    payload: Vec<u8>,
+    live: Vec<u64>,
+}
+
+/// See the module.
+pub(crate) struct Node {
+    pub(crate) shard: Shard,
+    pub(crate) journal: Journal<SimDisk>,
+    pub(crate) fetches: Vec<Fetch>,
+    frozen: Option<Frozen>,
+    misplaced: Misplaced,
+    settings: NodeSettings,
+}
+
+impl Node {
+    /// Starts on that disk: recovers what is there.
+    pub(crate) fn start(
+        disk: &MemoryDisk,
+        settings: &NodeSettings,
+        now: u64,
+    ) -> Result<Self, String> {
+        let mut recovery =
+            Recovery::new(settings.shard.clone(), settings.sabotage, settings.seed ^ now);
+        let disk = SimDisk::new(disk.clone(), settings.sabotage);
+        let journal = Journal::open(disk, settings.journal.clone(), &mut recovery)
+            .map_err(|error| error.to_string())?;
+        if !recovery.quarantined.is_empty() {
+            return Err(format!("quarantined records: {:?}", recovery.quarantined));
+        }
+        let mut shard = recovery.shard;
+        let mut log = NodeLog::new(&journal, settings.sabotage);
+        shard.start(now, &Name::from("/"), &mut log);
+        drop(log);
+        Ok(Self {
+            shard,
+            journal,
+            fetches: Vec::new(),
+            frozen: None,
+            misplaced: Misplaced::default(),
+            settings: settings.clone(),
+        })
+    }
+
+    pub(crate) fn committed(&self) -> u64 {
+        self.journal.committed(SHARD)
+    }
+
+    pub(crate) fn appended(&self) -> u64 {
+        self.journal.appended(SHARD)
+    }
+
+    /// Carries out one batch of commands, as one socket read brings it, handing effects to
+    /// `effect` as they come.
+    pub(crate) fn batch(
+        &mut self,
+        now: u64,
+        commands: Vec<Command>,
+        effect: &mut dyn FnMut(&Shard, Option<&Command>, Vec<Effect>),
+    ) {
+        let mut log = NodeLog::new(&self.journal, self.settings.sabotage);
+        for command in commands {
+            effect(&self.shard, Some(&command), Vec::new());
+            let mut effects = Vec::new();
+            if self.settings.sabotage == Some(Sabotage::RequeueAtEnd) {
+                self.misplaced.execute(&mut self.shard, now, command, &mut log, &mut effects);
+            } else {
+                self.shard.execute(now, command, &mut log, &mut effects);
+            }
+            note_fetches(&mut self.fetches, &effects);
+            effect(&self.shard, None, effects);
+        }
+        self.shard.finish(&mut log);
+    }
+
+    /// Does what is due.
+    pub(crate) fn expire(&mut self, now: u64) -> Vec<Effect> {
+        let mut log = NodeLog::new(&self.journal, self.settings.sabotage);
+        let mut effects = Vec::new();
+        self.shard.expire(now, &mut log, &mut effects);
+        note_fetches(&mut self.fetches, &effects);
+        effects
+    }
+
+    /// Reads what was asked for.
+    pub(crate) fn read(&self, fetch: &Fetch, number: u64) -> Result<Arc<Message>, String> {
+        let mut origin = fetch.origin;
+        if self.settings.sabotage == Some(Sabotage::FetchSwapped)
+            && number.is_multiple_of(5)
+            && let Some(other) = self.fetches.first()
+        {
+            origin = other.origin;
+        }
+        let mut chunks = fetch.chunks.clone();
+        if self.settings.sabotage == Some(Sabotage::ChunkMissing) && number.is_multiple_of(3) {
+            chunks.pop();
+        }
+        read_message(&self.journal, origin, &chunks)
+    }
+
+    /// Freezes the state for a checkpoint, unless one waits already.
+    pub(crate) fn freeze(&mut self) {
+        if self.frozen.is_some() {
+            return;
+        }
+        let mut log = NodeLog::new(&self.journal, self.settings.sabotage);
+        self.shard.finish(&mut log);
+        drop(log);
+        let mut payload = Vec::new();
+        self.shard.checkpoint(&mut |fact| write_checkpoint_fact(fact, &mut payload));
+        let mut live = self.shard.live();
+        live.dedup();
+        let mut index = self.appended();
+        match self.settings.sabotage {
+            Some(Sabotage::CheckpointUncommitted) => {
+                index = self.committed();
+                live.retain(|record| *record <= index);
+            }
+            Some(Sabotage::LiveSegmentRecycled) => live.truncate(live.len() / 2),
+            _ => {}
+        }
+        self.frozen = Some(Frozen {
+            index,
+            payload,
+            live,
+        });
+    }
+
+    /// Installs the frozen checkpoint, if it is committed. True where one was installed.
+    pub(crate) fn install(&mut self) -> Result<bool, String> {
+        let committed = self.committed();
+        let Some(frozen) = self.frozen.take_if(|frozen| frozen.index <= committed) else {
+            return Ok(false);
+        };
+        let done = self.journal.install_checkpoint(
+            SHARD,
+            frozen.index,
+            &[&frozen.payload],
+            frozen.live.into_iter(),
+        );
+        match done {
+            Ok(()) => Ok(true),
+            Err(CheckpointError::Full | CheckpointError::Older { .. }) => Ok(false),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// One group commit.
+    pub(crate) fn step(&self) -> Result<bool, StorageError> {
+        self.journal.step().map(|commit| commit.is_some())
+    }
+
+    /// A clean stop.
+    pub(crate) fn stop(mut self) -> Result<(), StorageError> {
+        let mut log = NodeLog::new(&self.journal, self.settings.sabotage);
+        self.shard.stop(&mut log);
+        drop(log);
+        self.journal.finish()
+    }
+}
+
+fn note_fetches(fetches: &mut Vec<Fetch>, effects: &[Effect]) {
+    for effect in effects {
+        if let Effect::Fetch { origin, chunks } = effect {
+            fetches.push(Fetch {
+                origin: *origin,
+                chunks: chunks.clone(),
+            });
+        }
+    }
+}
+
+/// A message as the journal has it.
+pub(crate) fn read_message(
+    journal: &Journal<SimDisk>,
+    origin: Origin,
+    chunks: &[u64],
+) -> Result<Arc<Message>, String> {
+    let record = read_record(journal, origin.index)?;
+    let published = published(record, origin.part).ok_or("the record holds no message")?;
+    let message = published.message.ok_or("the record holds no content")?;
+    if chunks.is_empty() {
+        return Ok(message);
+    }
+    let mut parts = Vec::with_capacity(chunks.len());
+    for chunk in chunks {
+        match read_record(journal, *chunk)? {
+            Fact::Chunk(part) => parts.push(part),
+            other => return Err(format!("record {chunk} is no part of a body: {other:?}")),
+        }
+    }
+    Ok(Arc::new(Message::new(
+        &Name::cut(message.exchange()),
+        &Name::cut(message.routing_key()),
+        message.properties(),
+        parts,
+        0,
+    )))
+}
+
+fn read_record(journal: &Journal<SimDisk>, index: u64) -> Result<Fact, String> {
+    let position = Position {
+        shard: SHARD,
+        index,
+    };
+    let bytes = journal.read(position).map_err(|error| error.to_string())?;
+    Fact::decode(&bytes, Content::Keep).map_err(|error| error.to_string())
+}
+
+/// The message of a record, alone or in a group with what follows from it.
+fn published(record: Fact, part: u32) -> Option<Published> {
+    match record {
+        Fact::Published(published) if part == 0 => Some(published),
+        Fact::Group(facts) => match facts.into_iter().nth(usize::try_from(part).ok()?) {
+            Some(Fact::Published(published)) => Some(published),
+            _ => None,
+        },
+        _ => None,
+    }
+}

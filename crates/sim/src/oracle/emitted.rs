@@ -1,0 +1,264 @@
+//! What the node says, in the order in which it decides it.
+
+use menzil_core::{ChannelKey, Effect, Output, Reply};
+use menzil_model::Message;
+
+use super::Oracle;
+use super::model::{Belief, Entry};
+use crate::body;
+use crate::catalogue::{QUEUES, QueueNumber, queue_number};
+
+/// One message on its way out.
+struct Emission {
+    key: ChannelKey,
+    queue: Option<QueueNumber>,
+    number: body::MessageNumber,
+    tag: u64,
+    redelivered: bool,
+    no_ack: bool,
+}
+
+impl Oracle {
+    /// The node has decided something.
+    pub(crate) fn emitted(&mut self, effect: &Effect) {
+        let Effect::Channel { to, output, .. } = effect else {
+            return;
+        };
+        match output {
+            Output::Deliver {
+                consumer_tag,
+                delivery_tag,
+                redelivered,
+                message,
+            } => {
+                let tag = consumer_tag.as_bytes();
+                let mut parts = tag.split(|byte| *byte == b'|');
+                let queue = parts.next().and_then(queue_number);
+                let no_ack = parts.next() == Some(b"n");
+                self.sent_out(*to, queue, message, delivery_tag.0, *redelivered, no_ack);
+            }
+            Output::GetOk {
+                delivery_tag,
+                redelivered,
+                message,
+                ..
+            } => {
+                let get = self.channels.get_mut(to).and_then(|c| c.gets.pop_front());
+                let Some((queue, no_ack)) = get else {
+                    return self.fail(format!("get-ok on {to:?}, which asked nothing"));
+                };
+                self.sent_out(*to, queue, message, delivery_tag.0, *redelivered, no_ack);
+            }
+            Output::Reply(Reply::GetEmpty) => self.found_empty(*to),
+            Output::Return { message } => match number_of(message) {
+                Ok(number) => self.on(*to, |channel| channel.returned.push_back(number)),
+                Err(why) => self.fail(why),
+            },
+            Output::Confirm { sequence, accepted } => self.judged(*to, *sequence, *accepted),
+            Output::Refused { refusal, method } => {
+                if *method == (90, 20) {
+                    self.commit_refused(*to);
+                }
+                if refusal.is_hard() {
+                    self.give_up_all(to.connection);
+                } else {
+                    self.give_up(*to);
+                }
+            }
+            Output::Reply(_) | Output::Cancelled { .. } => {}
+        }
+    }
+
+    fn sent_out(
+        &mut self,
+        key: ChannelKey,
+        queue: Option<QueueNumber>,
+        message: &Message,
+        tag: u64,
+        redelivered: bool,
+        no_ack: bool,
+    ) {
+        match number_of(message) {
+            Ok(number) => self.deliver(&Emission {
+                key,
+                queue,
+                number,
+                tag,
+                redelivered,
+                no_ack,
+            }),
+            Err(why) => self.fail(why),
+        }
+    }
+
+    fn deliver(&mut self, emission: &Emission) {
+        let Emission {
+            key,
+            queue,
+            number,
+            tag,
+            redelivered,
+            no_ack,
+        } = *emission;
+        self.on(key, |channel| {
+            channel.emissions.push_back((tag, queue, number, redelivered));
+        });
+        let Some(queue) = queue else { return };
+        let name = QUEUES[queue].name;
+        if self.queues[queue].is_gone(number) {
+            return self.fail(format!(
+                "resurrected: message {number} of queue {name} was settled for good and is \
+                 delivered"
+            ));
+        }
+        let Some(entry) = self.queues[queue].entries.get(&number).cloned() else {
+            return self.fail(format!(
+                "message {number} is delivered from queue {name}, where it never was"
+            ));
+        };
+        if let Some(why) = self.objection(queue, number, &entry, redelivered) {
+            return self.fail(format!("message {number} of queue {name}: {why} ({entry:?})"));
+        }
+        if let Some(entry) = self.queues[queue].entries.get_mut(&number) {
+            entry.is_emitted = true;
+            entry.is_emitted_now = true;
+            entry.out = Some(key);
+        }
+        if no_ack {
+            self.settle(queue, number);
+        } else {
+            self.on(key, |channel| {
+                channel.out.insert(tag, (queue, number));
+            });
+        }
+    }
+
+    /// Why that delivery must not be.
+    fn objection(
+        &self,
+        queue: QueueNumber,
+        number: body::MessageNumber,
+        entry: &Entry,
+        redelivered: bool,
+    ) -> Option<String> {
+        if entry.is_settled {
+            return Some("delivered after it was settled".to_owned());
+        }
+        if let Some(other) = entry.out {
+            return Some(format!("doubled: it is still out on {other:?}"));
+        }
+        if entry.expires_at.is_some_and(|at| at < self.now) {
+            return Some(format!("delivered at {} after it expired", self.now));
+        }
+        if let Some(why) = self.flag_objection(queue, entry, redelivered) {
+            return Some(why);
+        }
+        if self.must_be_dropped(queue, number, entry) {
+            return Some("the length limit dropped it, and it is delivered".to_owned());
+        }
+        self.overtaken(queue, number)
+            .map(|earlier| format!("overtook message {earlier}, which was ready before it"))
+    }
+
+    /// Why the flag must not be so.
+    pub(super) fn flag_objection(
+        &self,
+        queue: QueueNumber,
+        entry: &Entry,
+        redelivered: bool,
+    ) -> Option<String> {
+        let must = entry.is_seen || entry.is_emitted_now;
+        let may = entry.is_emitted || (entry.is_flaggable && self.queues[queue].is_attached);
+        if must && !redelivered {
+            return Some("it was delivered before and is not flagged".to_owned());
+        }
+        if redelivered && !may {
+            return Some("it is flagged redelivered and never went out".to_owned());
+        }
+        None
+    }
+
+    /// Whether so many certain messages are behind it that the limit has dropped it.
+    pub(super) fn must_be_dropped(
+        &self,
+        queue: QueueNumber,
+        number: body::MessageNumber,
+        entry: &Entry,
+    ) -> bool {
+        let spec = QUEUES[queue];
+        let Some(message) = self.message(number).filter(|message| message.is_acked()) else {
+            return false;
+        };
+        if spec.rejects || entry.is_emitted || (spec.length_max, spec.bytes_max) == (None, None) {
+            return false;
+        }
+        let later = self.queues[queue].entries.iter().filter(|(later, entry)| {
+            entry.durable
+                && entry.belief == Belief::Live
+                && !entry.is_emitted
+                && self
+                    .message(**later)
+                    .is_some_and(|later| later.is_acked() && later.sent_at > message.acked_at)
+        });
+        let (mut count, mut bytes) = (0, message.length as u64);
+        for (later, _) in later {
+            count += 1;
+            bytes += self.message(*later).map_or(0, |message| message.length as u64);
+        }
+        spec.length_max.is_some_and(|max| count >= max)
+            || spec.bytes_max.is_some_and(|max| bytes > max)
+    }
+
+    /// An earlier message of the same channel that should have gone out first.
+    fn overtaken(
+        &self,
+        queue: QueueNumber,
+        number: body::MessageNumber,
+    ) -> Option<body::MessageNumber> {
+        let group = self.message(number)?.group;
+        let earlier = self.queues[queue].entries.range(..number).find(|(earlier, entry)| {
+            entry.out.is_none()
+                && self.message(**earlier).is_some_and(|message| message.group == group)
+                && self.is_owed(queue, **earlier)
+        });
+        earlier.map(|(earlier, _)| *earlier)
+    }
+
+    fn found_empty(&mut self, key: ChannelKey) {
+        let get = self.channels.get_mut(&key).and_then(|c| c.gets.pop_front());
+        let Some((Some(queue), _)) = get else { return };
+        let lost = self.queues[queue]
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.out.is_none())
+            .map(|(number, _)| *number)
+            .find(|number| self.is_owed(queue, *number));
+        if let Some(number) = lost {
+            let name = QUEUES[queue].name;
+            self.fail(format!("lost: queue {name} is empty and should hold message {number}"));
+        }
+    }
+
+    fn judged(&mut self, key: ChannelKey, sequence: u64, accepted: bool) {
+        let number = self.channels.get(&key).and_then(|channel| {
+            let at = usize::try_from(sequence).ok()?.checked_sub(1)?;
+            channel.published.get(at).copied().flatten()
+        });
+        let Some(number) = number.filter(|_| !accepted) else {
+            return;
+        };
+        let atomic = self.message(number).is_some_and(|message| message.atomic);
+        for queue in &mut self.queues {
+            if atomic {
+                queue.bury(number);
+            } else if let Some(entry) = queue.entries.get_mut(&number) {
+                entry.belief = Belief::Maybe;
+            }
+        }
+    }
+}
+
+fn number_of(message: &Message) -> Result<body::MessageNumber, String> {
+    let parts: Vec<_> = message.body_parts().collect();
+    body::number(&parts).map(|(number, _)| number)
+}

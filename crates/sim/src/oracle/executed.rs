@@ -1,0 +1,312 @@
+//! What the node was told to do, in the order in which it was told.
+
+use menzil_core::{ChannelKey, Command, Request};
+use menzil_model::ConnectionId;
+
+use super::model::{Belief, Entry, Transaction};
+use super::{Awaited, ChannelModel, Oracle};
+use crate::body::MessageNumber;
+use crate::catalogue::{QUEUES, QueueNumber, queue_number};
+
+impl Oracle {
+    /// The node is about to execute a command.
+    pub(crate) fn executed(&mut self, now: u64, command: &Command) {
+        self.now = now;
+        self.executed += 1;
+        self.moment += 1;
+        match command {
+            Command::ChannelOpened(key) => {
+                self.channels.insert(*key, ChannelModel::default());
+            }
+            Command::ChannelClosed(key) => self.give_up(*key),
+            Command::ConnectionClosed { connection } => self.give_up_all(*connection),
+            Command::Request { channel, request } => {
+                if self.channels.contains_key(channel) {
+                    self.requested(*channel, request);
+                }
+            }
+            Command::ConnectionOpened { .. } | Command::Drained { .. } | Command::Fetched { .. } => {
+            }
+        }
+    }
+
+    fn requested(&mut self, key: ChannelKey, request: &Request) {
+        match request {
+            Request::Publish(publish) => {
+                let number = publish
+                    .body
+                    .first()
+                    .and_then(|part| part.first_chunk::<8>())
+                    .map(|bytes| u64::from_be_bytes(*bytes));
+                let is_catalogued = number.is_some_and(|n| self.message(n).is_some());
+                self.published(key, number.filter(|_| is_catalogued));
+            }
+            Request::Ack {
+                delivery_tag,
+                multiple,
+            } => self.settled_tags(key, delivery_tag.0, *multiple, false),
+            Request::Reject {
+                delivery_tag,
+                multiple,
+                requeue,
+                ..
+            } => self.settled_tags(key, delivery_tag.0, *multiple, *requeue),
+            Request::Recover { .. } => self.give_back(key),
+            Request::Get { queue, no_ack } => {
+                let queue = queue_number(queue.as_bytes());
+                if let Some(queue) = queue {
+                    self.queues[queue].is_attached = true;
+                }
+                self.on(key, |channel| channel.gets.push_back((queue, *no_ack)));
+            }
+            Request::Consume(consume) => {
+                if let Some(queue) = queue_number(consume.queue.as_bytes()) {
+                    self.queues[queue].is_attached = true;
+                }
+            }
+            Request::QueuePurge { queue, .. } => self.purged(key, queue.as_bytes()),
+            Request::ConfirmSelect { .. } => self.on(key, |channel| channel.is_confirm = true),
+            Request::TxSelect => {
+                self.on(key, |channel| channel.draft = Some(Transaction::default()));
+            }
+            Request::TxCommit => self.commit(key),
+            Request::TxRollback => self.on(key, |channel| {
+                let draft = channel.draft.replace(Transaction::default());
+                channel.rolled_back.extend(draft.unwrap_or_default().settles);
+            }),
+            Request::QueueDeclare(_)
+            | Request::QueueDelete { .. }
+            | Request::ExchangeDeclare(_)
+            | Request::ExchangeDelete { .. } => {
+                let claim = self.chaos.execute(request, self.executed);
+                self.on(key, |channel| {
+                    channel.awaited.push_back(Awaited::Topology(claim));
+                });
+            }
+            Request::ExchangeBind(_) => {
+                // The last of the catalogue.
+                self.is_declared = true;
+            }
+            Request::ExchangeUnbind(_)
+            | Request::QueueBind(_)
+            | Request::QueueUnbind(_)
+            | Request::Qos { .. }
+            | Request::Cancel { .. } => {}
+        }
+    }
+
+    pub(super) fn on(&mut self, key: ChannelKey, change: impl FnOnce(&mut ChannelModel)) {
+        if let Some(channel) = self.channels.get_mut(&key) {
+            change(channel);
+        }
+    }
+
+    fn published(&mut self, key: ChannelKey, number: Option<MessageNumber>) {
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return;
+        };
+        if channel.is_confirm {
+            channel.published.push(number);
+        }
+        let Some(number) = number else { return };
+        let is_declared = self.is_declared;
+        if let Some(message) = self.message_mut(number) {
+            message.is_routed = is_declared;
+        }
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return;
+        };
+        match &mut channel.draft {
+            Some(draft) => draft.publishes.push(number),
+            None => self.enter(number),
+        }
+    }
+
+    /// The message takes its places, unless a queue refuses.
+    fn enter(&mut self, number: MessageNumber) {
+        let (now, executed) = (self.now, self.executed);
+        let Some(message) = self.message_mut(number) else {
+            return;
+        };
+        message.executed = executed;
+        let message = message.clone();
+        for queue in message.targets.iter().copied() {
+            let spec = QUEUES[queue];
+            let model = &mut self.queues[queue];
+            model.count += 1;
+            model.bytes += message.length as u64;
+            let entry = Entry {
+                durable: message.persistent && spec.durable,
+                belief: if message.confirm && (message.is_routed || spec.durable) {
+                    Belief::Live
+                } else {
+                    Belief::Maybe
+                },
+                is_settled: false,
+                out: None,
+                is_emitted_now: false,
+                is_emitted: false,
+                is_seen: false,
+                is_flaggable: false,
+                is_recovered: false,
+                expires_at: spec.ttl_ms.map(|ttl| now + ttl),
+                count: model.count,
+                bytes: model.bytes,
+            };
+            model.entries.insert(number, entry);
+        }
+    }
+
+    fn settled_tags(&mut self, key: ChannelKey, tag: u64, multiple: bool, requeue: bool) {
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return;
+        };
+        let tags: Vec<u64> = match (multiple, tag) {
+            (false, _) => vec![tag],
+            (true, 0) => channel.out.keys().copied().collect(),
+            (true, _) => channel.out.range(..=tag).map(|(tag, _)| *tag).collect(),
+        };
+        let places: Vec<_> = tags.iter().filter_map(|tag| channel.out.remove(tag)).collect();
+        if let Some(draft) = &mut channel.draft {
+            draft.settles.extend(places);
+            return;
+        }
+        for (queue, number) in places {
+            if requeue {
+                self.returned_to(queue, number);
+            } else {
+                self.settle(queue, number);
+            }
+        }
+    }
+
+    fn returned_to(&mut self, queue: QueueNumber, number: MessageNumber) {
+        if let Some(entry) = self.queues[queue].entries.get_mut(&number) {
+            entry.out = None;
+        }
+    }
+
+    /// The entry leaves the queue, in this life of the node for certain.
+    pub(super) fn settle(&mut self, queue: QueueNumber, number: MessageNumber) {
+        if let Some(entry) = self.queues[queue].entries.get_mut(&number) {
+            entry.out = None;
+            entry.belief = Belief::Maybe;
+            entry.is_settled = true;
+            self.settled.push_back((self.executed, queue, number));
+        }
+    }
+
+    /// Everything that is out on the channel goes back.
+    fn give_back(&mut self, key: ChannelKey) {
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return;
+        };
+        for (queue, number) in std::mem::take(&mut channel.out).into_values() {
+            self.returned_to(queue, number);
+        }
+    }
+
+    /// The channel ends.
+    pub(super) fn give_up(&mut self, key: ChannelKey) {
+        self.give_back(key);
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return;
+        };
+        channel.gets.clear();
+        let draft = channel.draft.take().unwrap_or_default();
+        let rolled_back = std::mem::take(&mut channel.rolled_back);
+        for (queue, number) in draft.settles.into_iter().chain(rolled_back) {
+            self.returned_to(queue, number);
+        }
+    }
+
+    pub(super) fn give_up_all(&mut self, connection: ConnectionId) {
+        let keys: Vec<_> = self
+            .channels
+            .keys()
+            .filter(|key| key.connection == connection)
+            .copied()
+            .collect();
+        for key in keys {
+            self.give_up(key);
+        }
+    }
+
+    fn purged(&mut self, key: ChannelKey, queue: &[u8]) {
+        let Some(queue) = queue_number(queue) else {
+            return;
+        };
+        let ready: Vec<MessageNumber> = self.queues[queue]
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.out.is_none())
+            .map(|(number, _)| *number)
+            .collect();
+        for number in &ready {
+            if let Some(entry) = self.queues[queue].entries.get_mut(number) {
+                entry.belief = Belief::Maybe;
+                entry.is_settled = true;
+            }
+        }
+        self.on(key, |channel| {
+            channel.awaited.push_back(Awaited::Purge(queue, ready));
+        });
+    }
+
+    fn commit(&mut self, key: ChannelKey) {
+        let Some(draft) = self.channels.get_mut(&key).and_then(|c| c.draft.as_mut()) else {
+            return;
+        };
+        let mut transaction = std::mem::take(draft);
+        transaction.executed = self.executed;
+        for (queue, number) in transaction.settles.clone() {
+            if self.is_owed(queue, number) {
+                transaction.certain.push((queue, number));
+            }
+            self.settle(queue, number);
+        }
+        for number in transaction.publishes.clone() {
+            self.enter(number);
+            let is_routed = self.message(number).is_some_and(|message| message.is_routed);
+            for queue in &mut self.queues {
+                if let Some(entry) = queue.entries.get_mut(&number) {
+                    // A refusal would refuse all of it.
+                    if entry.durable || is_routed {
+                        entry.belief = Belief::Live;
+                    }
+                }
+            }
+        }
+        self.transactions_made += 1;
+        let number = self.transactions_made;
+        self.transactions.insert(number, transaction);
+        self.on(key, |channel| channel.awaited.push_back(Awaited::Commit(number)));
+    }
+
+    /// The node refused the commit: nothing of it happened.
+    pub(super) fn commit_refused(&mut self, key: ChannelKey) {
+        let Some(Awaited::Commit(number)) =
+            self.channels.get_mut(&key).and_then(|channel| channel.awaited.pop_back())
+        else {
+            return self.fail(format!("a commit is refused on {key:?} that was not asked"));
+        };
+        let Some(transaction) = self.transactions.remove(&number) else {
+            return;
+        };
+        for number in &transaction.publishes {
+            for queue in &mut self.queues {
+                queue.bury(*number);
+            }
+        }
+        self.settled.retain(|(executed, _, _)| *executed != transaction.executed);
+        for (queue, number) in &transaction.settles {
+            let is_certain = transaction.certain.contains(&(*queue, *number));
+            if let Some(entry) = self.queues[*queue].entries.get_mut(number) {
+                entry.is_settled = false;
+                if is_certain {
+                    entry.belief = Belief::Live;
+                }
+            }
+        }
+    }
+}

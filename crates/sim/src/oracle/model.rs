@@ -1,0 +1,122 @@
+//! What the oracle believes of messages and their places in queues.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use menzil_core::ChannelKey;
+
+use crate::body::MessageNumber;
+use crate::catalogue::{QUEUES, QueueNumber};
+
+/// A message that a client sent.
+#[derive(Clone, Debug)]
+pub(crate) struct MessageModel {
+    /// Client and channel number: messages of one group keep their order in every queue.
+    pub(super) group: (u64, u16),
+    pub(super) targets: &'static [QueueNumber],
+    /// One refusal and no queue has it.
+    pub(super) atomic: bool,
+    pub(super) persistent: bool,
+    pub(super) length: usize,
+    pub(super) confirm: bool,
+    /// It was routed while every queue of the catalogue was there.
+    pub(super) is_routed: bool,
+    /// In the order of the node's commands; 0 while it was not executed.
+    pub(super) executed: u64,
+    pub(super) verdict: Option<bool>,
+    /// Moments of the run.
+    pub(super) sent_at: u64,
+    pub(super) acked_at: u64,
+}
+
+impl MessageModel {
+    pub(super) fn is_acked(&self) -> bool {
+        self.verdict == Some(true)
+    }
+
+    /// It is in the journal where a durable queue took it.
+    pub(super) fn is_durable(&self) -> bool {
+        self.persistent && self.targets.iter().any(|queue| QUEUES[*queue].durable)
+    }
+}
+
+/// Whether a place in a queue may have been left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Belief {
+    /// Nobody has settled it.
+    Live,
+    /// It may be there or not.
+    Maybe,
+}
+
+/// The place of a message in one queue.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) durable: bool,
+    pub(super) belief: Belief,
+    /// It was settled in this life of the node, and its queue knows.
+    pub(super) is_settled: bool,
+    /// Who has it now.
+    pub(super) out: Option<ChannelKey>,
+    /// The node sent it out in this life, or at any time.
+    pub(super) is_emitted_now: bool,
+    pub(super) is_emitted: bool,
+    /// A client has seen it.
+    pub(super) is_seen: bool,
+    /// After a crash it may be flagged redelivered though it never went out.
+    pub(super) is_flaggable: bool,
+    /// A recovery has found it.
+    pub(super) is_recovered: bool,
+    pub(super) expires_at: Option<u64>,
+    /// Entries, and bytes, that entered the queue up to this one.
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+}
+
+/// A queue of the catalogue.
+#[derive(Clone, Debug, Default)]
+pub(super) struct QueueModel {
+    pub(super) entries: BTreeMap<MessageNumber, Entry>,
+    /// Left for ever: must never be seen again.
+    pub(super) gone: BTreeSet<MessageNumber>,
+    /// A consumer or a get was there.
+    pub(super) is_attached: bool,
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+}
+
+impl QueueModel {
+    pub(super) fn is_gone(&self, number: MessageNumber) -> bool {
+        self.gone.contains(&number)
+    }
+
+    pub(super) fn bury(&mut self, number: MessageNumber) {
+        if self.entries.remove(&number).is_some() {
+            self.gone.insert(number);
+        }
+    }
+
+    /// Whether a length limit may have dropped the entry.
+    pub(super) fn may_be_dropped(&self, queue: QueueNumber, entry: &Entry) -> bool {
+        let spec = QUEUES[queue];
+        if spec.rejects {
+            return false;
+        }
+        let later = self.count - entry.count;
+        let later_bytes = self.bytes - entry.bytes;
+        spec.length_max.is_some_and(|max| later >= max)
+            || spec.bytes_max.is_some_and(|max| later_bytes + LARGEST > max)
+    }
+}
+
+/// More than the largest body, for sums that leave out the own one.
+const LARGEST: u64 = 16 << 10;
+
+/// A transaction whose commit was executed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Transaction {
+    pub(super) publishes: Vec<MessageNumber>,
+    pub(super) settles: Vec<(QueueNumber, MessageNumber)>,
+    /// Of the settles, those that were certainly there before.
+    pub(super) certain: Vec<(QueueNumber, MessageNumber)>,
+    pub(super) executed: u64,
+}

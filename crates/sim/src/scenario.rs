@@ -1,0 +1,119 @@
+//! What a run is like: everything follows from the seed, and the bug that is planted.
+
+use menzil_core::ShardSettings;
+use menzil_journal::Options;
+
+use crate::node::NodeSettings;
+use crate::prng::Prng;
+use crate::sabotage::Sabotage;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// How many steps.
+    pub steps: u64,
+    /// A bug that is planted.
+    pub sabotage: Option<Sabotage>,
+    /// Lines of the trace to keep for a failure; 0 keeps none.
+    pub trace_lines: usize,
+}
+
+impl Settings {
+    /// A run of that seed and length.
+    pub fn new(seed: u64, steps: u64) -> Self {
+        Self {
+            seed,
+            steps,
+            sabotage: None,
+            trace_lines: 40,
+        }
+    }
+
+    /// The command that repeats this run.
+    pub fn command(&self) -> String {
+        let sabotage = self
+            .sabotage
+            .map_or_else(String::new, |bug| format!(" --sabotage {bug:?}"));
+        format!(
+            "cargo run -p menzil-sim -- --seed {} --steps {}{sabotage}",
+            self.seed, self.steps
+        )
+    }
+
+    /// The same with a bug planted.
+    pub fn with(mut self, sabotage: Sabotage) -> Self {
+        self.sabotage = Some(sabotage);
+        self
+    }
+}
+
+/// What the seed makes of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) node: NodeSettings,
+    pub(crate) chunk_bytes: usize,
+    pub(crate) large_bytes: usize,
+    pub(crate) window: u64,
+    pub(crate) transient_one_in: u64,
+    pub(crate) purge_one_in: u64,
+    pub(crate) close_channel_one_in: u64,
+    pub(crate) clients: u64,
+    /// How likely a fault is in a step: once in so many.
+    pub(crate) fault_one_in: u64,
+    pub(crate) cut_one_in: u64,
+    pub(crate) audit_one_in: u64,
+    pub(crate) check_one_in: u64,
+    /// How often the journal commits, by weight.
+    pub(crate) commit_weight: u64,
+    /// How fast clients act, by weight.
+    pub(crate) act_weight: u64,
+}
+
+impl Scenario {
+    pub(crate) fn new(settings: &Settings, prng: &mut Prng) -> Self {
+        let chunk_bytes = prng.pick(&[1024, 4096]);
+        let shard = ShardSettings {
+            content_bytes_max: prng.pick(&[0, 0, 2000, 1 << 20]),
+            credit_bytes: prng.pick(&[500, 4000, 1 << 20]),
+            transaction_bytes_max: 1 << 20,
+            chunk_bytes,
+            consumers_per_channel_max: 100,
+        };
+        let journal = Options {
+            segment_bytes: prng.pick(&[16 << 10, 32 << 10, 64 << 10]),
+            record_bytes_max: 1 << 20,
+            checkpoint_reserve_bytes: 8 << 10,
+            prepared_segments: 2,
+            spare_segments_max: 2,
+            ..Options::default()
+        };
+        Self {
+            node: NodeSettings {
+                shard,
+                journal,
+                sabotage: settings.sabotage,
+                seed: settings.seed,
+            },
+            chunk_bytes,
+            large_bytes: 9000,
+            window: prng.pick(&[1, 8, 30]),
+            transient_one_in: prng.pick(&[2, 6, 20]),
+            purge_one_in: prng.pick(&[20, 200]),
+            close_channel_one_in: prng.pick(&[50, 300, 2000]),
+            clients: 3 + prng.below(4),
+            fault_one_in: prng.pick(&[200, 600, 1500]),
+            cut_one_in: prng.pick(&[100, 400, 3000]),
+            audit_one_in: prng.pick(&[80, 250]),
+            check_one_in: 8,
+            commit_weight: prng.pick(&[1, 5, 20]),
+            act_weight: prng.pick(&[5, 15, 30]),
+        }
+    }
+
+    /// Whether an unroutable message is to come back.
+    pub(crate) fn mandatory(&self, number: u64) -> bool {
+        number.is_multiple_of(2)
+    }
+}

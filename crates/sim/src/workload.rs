@@ -1,0 +1,446 @@
+//! What clients do next, by chance and by the role of the channel.
+
+use bytes::Bytes;
+use menzil_core::{Consume, ExchangeDeclare, Publish, QueueBind, QueueDeclare, Rejection, Request};
+use menzil_model::table::TableBuilder;
+use menzil_model::{DeliveryTag, Name, Table, Value};
+
+use crate::body::{MessageNumber, body};
+use crate::catalogue::{QUEUES, ROUTES, Route, declarations};
+use crate::channel::{Asked, Channel, Role, State};
+use crate::oracle::Oracle;
+use crate::prng::Prng;
+use crate::scenario::Scenario;
+use crate::speech::Say;
+
+/// What a channel says next: nothing, or some of it.
+pub(crate) struct Workload<'a> {
+    pub(crate) prng: &'a mut Prng,
+    pub(crate) oracle: &'a mut Oracle,
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) client: u64,
+    pub(crate) said: Vec<Say>,
+}
+
+impl Workload<'_> {
+    pub(crate) fn act(&mut self, channel: &mut Channel) {
+        match channel.state {
+            State::Closing => return,
+            State::Closed => return self.open(channel),
+            State::Open => {}
+        }
+        if !channel.is_set_up {
+            channel.is_set_up = true;
+            return self.set_up(channel);
+        }
+        if self.prng.one_in(self.scenario.close_channel_one_in) {
+            channel.state = State::Closing;
+            channel.asked.push_back(Asked::Close);
+            self.said.push(Say::CloseChannel(channel.number));
+            return;
+        }
+        match channel.role {
+            Role::Publisher => self.publish_some(channel),
+            Role::Careless => self.publish(channel),
+            Role::Worker => {
+                if self.prng.one_in(2) {
+                    self.settle(channel);
+                } else {
+                    self.publish_some(channel);
+                }
+            }
+            Role::Consumer => self.consume_or_settle(channel),
+            Role::Sink => self.consume_or_settle(channel),
+            Role::Getter => self.get_or_settle(channel),
+            Role::Transactor => self.transact(channel),
+            Role::Chaos => self.chaos(channel),
+        }
+    }
+
+    fn ask(&mut self, channel: &mut Channel, asked: Asked, request: Request) {
+        channel.asked.push_back(asked);
+        self.said.push(Say::Request(channel.number, request));
+    }
+
+    fn tell(&mut self, channel: &Channel, request: Request) {
+        self.said.push(Say::Request(channel.number, request));
+    }
+
+    fn open(&mut self, channel: &mut Channel) {
+        *channel = Channel::new(channel.number, channel.role);
+        channel.state = State::Open;
+        channel.asked.push_back(Asked::Open);
+        self.said.push(Say::OpenChannel(channel.number));
+    }
+
+    fn set_up(&mut self, channel: &mut Channel) {
+        match channel.role {
+            Role::Publisher | Role::Worker => {
+                self.ask(
+                    channel,
+                    Asked::ConfirmSelect,
+                    Request::ConfirmSelect { nowait: false },
+                );
+            }
+            Role::Transactor => self.ask(channel, Asked::TxSelect, Request::TxSelect),
+            Role::Consumer | Role::Sink | Role::Getter | Role::Careless | Role::Chaos => {}
+        }
+        if matches!(channel.role, Role::Worker | Role::Consumer) {
+            let qos = Request::Qos {
+                prefetch_size: 0,
+                prefetch_count: self.prng.pick(&[1, 2, 5, 10, 0]),
+                global: self.prng.one_in(3),
+            };
+            self.ask(channel, Asked::Qos, qos);
+        }
+        if channel.role == Role::Worker {
+            self.consume(channel);
+        }
+    }
+
+    /// Declares what every run has; on a channel of the first client, before all else.
+    pub(crate) fn declare_catalogue(&mut self, channel: &mut Channel) {
+        for request in declarations() {
+            let asked = match request {
+                Request::ExchangeDeclare(_) => Asked::ExchangeDeclare,
+                Request::QueueDeclare(_) => Asked::QueueDeclare,
+                Request::ExchangeBind(_) => Asked::ExchangeBind,
+                _ => Asked::QueueBind,
+            };
+            self.ask(channel, asked, request);
+        }
+    }
+
+    fn publish_some(&mut self, channel: &mut Channel) {
+        let window = self.scenario.window;
+        for _ in 0..=self.prng.below(4) {
+            if channel.unconfirmed.len() as u64 >= window {
+                return;
+            }
+            self.publish(channel);
+        }
+    }
+
+    fn publish(&mut self, channel: &mut Channel) {
+        let route = self.prng.pick(&ROUTES);
+        if self.prng.one_in(25) {
+            return self.publish_unroutable(channel);
+        }
+        let persistent = !self.prng.one_in(self.scenario.transient_one_in);
+        let length = self.length();
+        let number = self.oracle.sent(
+            (self.client, channel.number),
+            route.queues,
+            route.atomic,
+            persistent,
+            length,
+            matches!(channel.role, Role::Publisher | Role::Worker),
+        );
+        let mandatory = self.prng.one_in(4);
+        self.send(channel, route, number, length, persistent, mandatory);
+    }
+
+    fn publish_unroutable(&mut self, channel: &mut Channel) {
+        let route = Route {
+            exchange: "direct",
+            key: "nowhere",
+            queues: &[],
+            atomic: false,
+        };
+        let length = self.length();
+        let confirm = matches!(channel.role, Role::Publisher | Role::Worker);
+        let group = (self.client, channel.number);
+        let number = self.oracle.sent(group, &[], false, true, length, confirm);
+        self.send(channel, route, number, length, true, self.scenario.mandatory(number));
+    }
+
+    fn length(&mut self) -> usize {
+        let range = match self.prng.below(20) {
+            0 => self.scenario.large_bytes,
+            1..=4 => 1500,
+            _ => 100,
+        };
+        8 + self.prng.index(range)
+    }
+
+    fn send(
+        &mut self,
+        channel: &mut Channel,
+        route: Route,
+        number: MessageNumber,
+        length: usize,
+        persistent: bool,
+        mandatory: bool,
+    ) {
+        if matches!(channel.role, Role::Publisher | Role::Worker) {
+            channel.sequence += 1;
+            channel.unconfirmed.insert(channel.sequence, number);
+        }
+        let bytes = Bytes::from(body(number, length));
+        let chunk = self.scenario.chunk_bytes;
+        let parts = (0..bytes.len())
+            .step_by(chunk)
+            .map(|at| bytes.slice(at..bytes.len().min(at + chunk)))
+            .collect();
+        let publish = Publish {
+            exchange: Name::from(route.exchange),
+            routing_key: Name::from(route.key),
+            mandatory,
+            properties: properties(persistent),
+            body: parts,
+        };
+        self.tell(channel, Request::Publish(publish));
+    }
+
+    /// Consumes from every queue there is.
+    pub(crate) fn consume_all(&mut self, channel: &mut Channel) {
+        for queue in 0..QUEUES.len() {
+            self.consume_from(channel, queue);
+        }
+    }
+
+    fn consume(&mut self, channel: &mut Channel) {
+        let queue = self.prng.index(QUEUES.len());
+        self.consume_from(channel, queue);
+    }
+
+    fn consume_from(&mut self, channel: &mut Channel, queue: usize) {
+        let no_ack = channel.role == Role::Sink;
+        channel.consumers_made += 1;
+        let tag = format!(
+            "{}|{}|{}",
+            QUEUES[queue].name,
+            if no_ack { "n" } else { "a" },
+            channel.consumers_made
+        );
+        channel.consumers.insert(tag.clone().into_bytes(), no_ack);
+        let consume = Consume {
+            queue: Name::from(QUEUES[queue].name),
+            consumer_tag: Name::cut(tag.as_bytes()),
+            no_local: false,
+            no_ack,
+            exclusive: false,
+            nowait: false,
+            arguments: Table::empty(),
+            entropy: 0,
+        };
+        self.ask(channel, Asked::Consume, Request::Consume(consume));
+    }
+
+    fn consume_or_settle(&mut self, channel: &mut Channel) {
+        if channel.consumers.is_empty()
+            || (channel.consumers.len() < 3 && self.prng.one_in(20))
+        {
+            return self.consume(channel);
+        }
+        if self.prng.one_in(15)
+            && let Some(tag) = channel.consumers.keys().next().cloned()
+            && !channel.consumers.get(&tag).copied().unwrap_or(false)
+        {
+            channel.consumers.remove(&tag);
+            let cancel = Request::Cancel {
+                consumer_tag: Name::cut(&tag),
+                nowait: false,
+            };
+            return self.ask(channel, Asked::Cancel, cancel);
+        }
+        if self.prng.one_in(40) && channel.role == Role::Consumer {
+            channel.deliveries.clear();
+            let recover = Request::Recover {
+                requeue: true,
+                reply: true,
+            };
+            return self.ask(channel, Asked::Recover, recover);
+        }
+        self.settle(channel);
+    }
+
+    /// Settles one delivery, or all up to it.
+    fn settle(&mut self, channel: &mut Channel) {
+        if channel.deliveries.is_empty() || channel.is_getting() {
+            return;
+        }
+        // What was delivered while a recover was out is no longer this channel's to settle.
+        if channel.asked.contains(&Asked::Recover) {
+            return;
+        }
+        let at = self.prng.index(channel.deliveries.len());
+        let tag = channel.deliveries[at];
+        let multiple = self.prng.one_in(5);
+        if multiple {
+            channel.deliveries.retain(|other| *other > tag);
+        } else {
+            channel.deliveries.remove(at);
+        }
+        let delivery_tag = DeliveryTag(tag);
+        let tx = channel.role == Role::Transactor;
+        let request = match self.prng.below(10) {
+            0..=6 => Request::Ack {
+                delivery_tag,
+                multiple,
+            },
+            7 => Request::Reject {
+                delivery_tag,
+                multiple,
+                requeue: false,
+                method: Rejection::Nack,
+            },
+            _ => Request::Reject {
+                delivery_tag,
+                multiple,
+                requeue: !tx,
+                method: Rejection::Nack,
+            },
+        };
+        channel.held += 1;
+        self.tell(channel, request);
+    }
+
+    fn get_or_settle(&mut self, channel: &mut Channel) {
+        if channel.is_getting() {
+            return;
+        }
+        if !channel.deliveries.is_empty() && self.prng.one_in(2) {
+            return self.settle(channel);
+        }
+        let queue = Name::from(QUEUES[self.prng.index(QUEUES.len())].name);
+        if self.prng.one_in(self.scenario.purge_one_in) {
+            let purge = Request::QueuePurge {
+                queue,
+                nowait: false,
+            };
+            return self.ask(channel, Asked::Purge, purge);
+        }
+        let no_ack = self.prng.one_in(3);
+        channel.get_no_ack = no_ack;
+        self.ask(channel, Asked::Get, Request::Get { queue, no_ack });
+    }
+
+    fn transact(&mut self, channel: &mut Channel) {
+        if channel.is_getting() || channel.asked.contains(&Asked::TxCommit) {
+            return;
+        }
+        match self.prng.below(10) {
+            0..=3 => {
+                channel.held += 2;
+                self.publish(channel);
+                self.publish(channel);
+            }
+            4..=5 => self.settle(channel),
+            6 => {
+                channel.get_no_ack = false;
+                let queue = Name::from(QUEUES[self.prng.index(QUEUES.len())].name);
+                let get = Request::Get {
+                    queue,
+                    no_ack: false,
+                };
+                self.ask(channel, Asked::Get, get);
+            }
+            7..=8 if channel.held > 0 => {
+                channel.held = 0;
+                self.ask(channel, Asked::TxCommit, Request::TxCommit);
+            }
+            9 if self.prng.one_in(8) => {
+                // Rolled-back settles are outstanding again; closing the channel gives all back.
+                channel.state = State::Closing;
+                channel.asked.push_back(Asked::TxRollback);
+                channel.asked.push_back(Asked::Close);
+                self.said.push(Say::Request(channel.number, Request::TxRollback));
+                self.said.push(Say::CloseChannel(channel.number));
+            }
+            _ => {}
+        }
+    }
+
+    fn chaos(&mut self, channel: &mut Channel) {
+        if channel.asked.len() > 6 {
+            return;
+        }
+        let queue = Name::from(CHAOS_QUEUES[self.prng.index(CHAOS_QUEUES.len())]);
+        let exchange = Name::from(CHAOS_EXCHANGES[self.prng.index(CHAOS_EXCHANGES.len())]);
+        let bind = QueueBind {
+            queue: queue.clone(),
+            exchange: exchange.clone(),
+            routing_key: Name::from(self.prng.pick(&["k", "l"])),
+            nowait: false,
+            arguments: Table::empty(),
+        };
+        match self.prng.below(12) {
+            0..=3 => self.declare_chaos_queue(channel, queue),
+            4..=5 => {
+                let declare = ExchangeDeclare {
+                    exchange,
+                    kind: Name::from("direct"),
+                    passive: false,
+                    durable: true,
+                    auto_delete: self.prng.one_in(4),
+                    internal: false,
+                    nowait: false,
+                    arguments: Table::empty(),
+                };
+                self.ask(channel, Asked::ExchangeDeclare, Request::ExchangeDeclare(declare));
+            }
+            6..=7 => self.ask(channel, Asked::QueueBind, Request::QueueBind(bind)),
+            8 => self.ask(channel, Asked::QueueUnbind, Request::QueueUnbind(bind)),
+            9 => {
+                let delete = Request::QueueDelete {
+                    queue,
+                    if_unused: false,
+                    if_empty: false,
+                    nowait: false,
+                };
+                self.ask(channel, Asked::QueueDelete, delete);
+            }
+            10 => {
+                let delete = Request::ExchangeDelete {
+                    exchange,
+                    if_unused: false,
+                    nowait: false,
+                };
+                self.ask(channel, Asked::ExchangeDelete, delete);
+            }
+            _ => {
+                let publish = Publish {
+                    exchange: Name::empty(),
+                    routing_key: queue,
+                    mandatory: false,
+                    properties: properties(true),
+                    body: vec![Bytes::from_static(b"chaos")],
+                };
+                self.tell(channel, Request::Publish(publish));
+            }
+        }
+    }
+
+    fn declare_chaos_queue(&mut self, channel: &mut Channel, queue: Name) {
+        let mut arguments = TableBuilder::new();
+        if self.prng.one_in(5) {
+            arguments = arguments.field("x-expires", Value::I64(300));
+        }
+        let declare = QueueDeclare {
+            queue,
+            passive: self.prng.one_in(6),
+            durable: !self.prng.one_in(4),
+            exclusive: self.prng.one_in(8),
+            auto_delete: self.prng.one_in(8),
+            nowait: false,
+            arguments: arguments.build(),
+            entropy: u128::from(self.prng.next()),
+        };
+        self.ask(channel, Asked::QueueDeclare, Request::QueueDeclare(declare));
+    }
+}
+
+/// Property flags and list: delivery mode alone.
+fn properties(persistent: bool) -> Bytes {
+    Bytes::from_static(if persistent {
+        &[0x10, 0, 2]
+    } else {
+        &[0x10, 0, 1]
+    })
+}
+
+/// Queues that come and go.
+pub(crate) const CHAOS_QUEUES: [&str; 4] = ["c0", "c1", "c2", "c3"];
+/// Exchanges that come and go.
+pub(crate) const CHAOS_EXCHANGES: [&str; 2] = ["x0", "x1"];
