@@ -1,12 +1,9 @@
 //! Many clients at once, through sockets and a journal on disk.
 
-#[cfg(test)]
-mod common;
-
 use std::collections::HashMap;
 use std::thread;
 
-use common::{Client, Server, run, text};
+use crate::common::{Client, Server, run, text};
 
 const PUBLISHERS: u32 = 6;
 const MESSAGES: u32 = 500;
@@ -132,7 +129,7 @@ fn checkpoints_set_segments_free_under_load() {
     let publisher = thread::spawn(move || publish_all(port, 0, 20_000));
     consume(&mut client, MESSAGES);
     publisher.join().unwrap();
-    let until = std::time::Instant::now() + common::PATIENCE;
+    let until = std::time::Instant::now() + crate::common::PATIENCE;
     let segments = || {
         let names = std::fs::read_dir(dir.path()).unwrap();
         names

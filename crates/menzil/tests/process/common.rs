@@ -50,6 +50,9 @@ impl Server {
             "127.0.0.1:0",
             "--set",
             "segment_bytes=4 MiB",
+            // No timer of a handshake wakes a connection that should have been woken before.
+            "--set",
+            "handshake_timeout_seconds=3600",
         ]);
         command.arg("--data-dir").arg(data_dir).args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -142,6 +145,8 @@ impl Came {
 pub(crate) struct Client {
     stream: TcpStream,
     input: Vec<u8>,
+    /// The server may be killed under it: what cannot be sent is dropped.
+    pub(crate) may_end: bool,
 }
 
 impl Client {
@@ -152,6 +157,7 @@ impl Client {
         Self {
             stream,
             input: Vec::new(),
+            may_end: false,
         }
     }
 
@@ -178,7 +184,7 @@ impl Client {
 
     /// Sends the protocol header and the login, and takes `connection.start`.
     pub(crate) fn log_in(&mut self, user: &str, password: &str) {
-        self.stream.write_all(b"AMQP\x00\x00\x09\x01").unwrap();
+        self.write(b"AMQP\x00\x00\x09\x01");
         assert!(matches!(
             self.next().unwrap().method(),
             Method::ConnectionStart(_)
@@ -213,7 +219,7 @@ impl Client {
     pub(crate) fn send(&mut self, channel: u16, method: &Method<'_>) {
         let mut bytes = Vec::new();
         write_frame(&mut bytes, frame::METHOD, channel, |out| method.write(out));
-        self.stream.write_all(&bytes).unwrap();
+        self.write(&bytes);
     }
 
     /// A persistent message through the default exchange.
@@ -237,7 +243,7 @@ impl Client {
         for part in body.chunks(131_072 - 8) {
             write_frame(&mut bytes, frame::BODY, 1, |out| out.put(part));
         }
-        self.stream.write_all(&bytes).unwrap();
+        self.write(&bytes);
     }
 
     pub(crate) fn confirm_select(&mut self) {
@@ -343,7 +349,8 @@ impl Client {
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).unwrap();
+        let written = self.stream.write_all(bytes);
+        assert!(self.may_end || written.is_ok(), "{written:?}");
     }
 
     /// The next frame that is no heartbeat; `None` at the end of the socket.
