@@ -101,12 +101,12 @@ class Menzil(Broker):
     name = "menzil"
 
     def __init__(self, binary):
-        super().__init__()
         self.binary = pathlib.Path(binary).resolve()
-        self.data = None
-        self.rounds = 0
         if not self.binary.exists():
             raise BrokerFailed(f"no binary at {self.binary}; build it or name one with --binary")
+        super().__init__()
+        self.data = None
+        self.rounds = 0
 
     def fresh(self):
         self.stop()
