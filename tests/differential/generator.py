@@ -14,7 +14,7 @@ QUEUES = ["~q0", "~q1", "~q2", "~q3"]
 EXCHANGES = ["~x0", "~x1", "~x2", "~x3"]
 TYPES = ["direct", "fanout", "topic", "headers"]
 KEYS = ["a", "b", "a.b", "a.b.c", "", "a..b", "~q0", "~q1"]
-PATTERNS = ["a", "b", "a.*", "#", "a.#", "#.b", "*", "*.*", "a.*.c", "#.b.#", "", "*.#", "a..b", "#.#"]
+PATTERNS = ["a", "b", "a.*", "#", "a.#", "#.b", "*", "*.*", "a.*.c", "#.b.#", "", "*.#", "a..b", "#.#", "#.a.#.b.#"]
 TAGS = ["c0", "c1", "c2", ""]
 VALUES = [("t", True), ("b", -3), ("B", 200), ("s", -300), ("u", 60000), ("I", 5), ("i", 4000000000), ("l", 1 << 40),
           ("L", 7), ("f", 1.5), ("d", 2.25), ("D", (2, 314)), ("S", "text"), ("T", 1700000000), ("V", None),
@@ -360,7 +360,7 @@ class Generator:
             return ["handshake", 0, [head, start, ["send", 0, "connection.start-ok", start_ok]]]
         login = [head, start, ["send", 0, "connection.start-ok", start_ok], ["expect", "connection.tune"]]
         if kind == "tune":
-            bad = rng.choice([{"channel_max": 0}, {"channel_max": 4096}, {"frame_max": 0}, {"frame_max": 1 << 20}, {"frame_max": 100}])
+            bad = rng.choice([{"channel_max": 0}, {"channel_max": 4096}, {"frame_max": 0}, {"frame_max": 1 << 20}, {"frame_max": 100}, {"frame_max": 4096}])
             return ["handshake", 0, login + [["send", 0, "connection.tune-ok", {**tune_ok[3], **bad}], ["send", 0, "connection.open", {"virtual_host": "/"}]]]
         if kind == "vhost":
             return ["handshake", 0, login + [tune_ok, ["send", 0, "connection.open", {"virtual_host": rng.choice(["nope", "", "a'b"])}]]]

@@ -1,7 +1,9 @@
 """The rule by which two plays of one conversation are compared, step by step.
 
-Compared: every method with every argument, content headers byte for byte, bodies, how bodies were split into
-frames, the end of a connection. Set aside:
+Compared: every method with every argument, every property with its type, bodies, how bodies were split into frames,
+the end of a connection. Set aside:
+  - the order of the top level of `headers`, doubled keys and L against l there: RabbitMQ 4.x writes the table anew,
+    sorted (that Menzil gives back the bytes it got is asserted elsewhere);
   - names: the conversation's prefix is taken off, generated names are numbered in order of appearance;
   - streams: on one channel, within one step, what belongs to a consumer (consume-ok, deliver, cancel,
     cancel-ok) is compared per consumer, the rest in its order; consumers may interleave with each other and
@@ -11,6 +13,7 @@ frames, the end of a connection. Set aside:
   - the confirms and consumers of a channel in the step that closed it by an error;
   - the order of what a lost connection held unacknowledged, when another consumer gets it at once: RabbitMQ's channels
     give back independently of each other;
+  - message counts within a pipeline, which RabbitMQ reads while its publishes are on their way;
   - timing: there is none; a step is over when barriers say so.
 """
 
@@ -57,19 +60,19 @@ def canonical(seen):
 
 
 class Allowed:
-    """The deliberate differences: regular expressions over the step and over what side a
-    (RabbitMQ) and side b (Menzil) said."""
+    """The deliberate differences: regular expressions over the step, over any step up to it ("earlier"), and
+    over what side a (RabbitMQ) and side b (Menzil) said at one place. Without "continue" the conversation ends there."""
 
     def __init__(self, path):
         self.rules = json.loads(path.read_text()) if path else []
         for rule in self.rules:
-            for key in ("step", "a", "b"):
+            for key in ("step", "a", "b", "earlier"):
                 rule[key] = re.compile(rule.get(key, ""), re.DOTALL)
 
-    def rule(self, step, texts_a, texts_b):
+    def rule(self, steps, texts_a, texts_b):
         """(id, whether the conversation may go on) of the rule that covers this difference, or None."""
         for rule in self.rules:
-            if rule["step"].search(step) and rule["a"].search(texts_a) and rule["b"].search(texts_b):
+            if any(map(rule["earlier"].search, steps)) and rule["step"].search(steps[-1]) and rule["a"].search(texts_a) and rule["b"].search(texts_b):
                 return rule["id"], rule.get("continue", False)
         return None
 
