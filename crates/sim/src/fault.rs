@@ -31,7 +31,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     pub(crate) fn any(prng: &mut Prng) -> Self {
-        match prng.weighted(&[6, 6, 3, 3, 2, 2, 3, 4]) {
+        match prng.weighted(&[6, 6, 3, 3, 2, 2, 6, 4]) {
             0 => Self::PowerLoss,
             1 => Self::PowerLossAfter(prng.below(8)),
             2 => Self::Kill,
@@ -39,8 +39,8 @@ impl Fault {
             4 => Self::SyncFails(1 + prng.below(4)),
             5 => Self::WriteFails(1 + prng.below(4)),
             6 => Self::DiskFull {
-                left: prng.below(40_000),
-                steps: 100 + prng.below(1500),
+                left: prng.below(20_000),
+                steps: 200 + prng.below(2000),
             },
             _ => Self::LeadershipLost,
         }

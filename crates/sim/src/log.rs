@@ -6,37 +6,53 @@ use menzil_model::fact::{Ranges, Why};
 use menzil_model::{Fact, QueueId, ShardId};
 
 use crate::disk::SimDisk;
+use crate::prng::Prng;
 use crate::sabotage::Sabotage;
 
 /// The one shard of a node.
 pub(crate) const SHARD: ShardId = ShardId(1);
 
-/// Room that a publish must find: the largest that there is.
-pub(crate) const ROOM_BYTES: u64 = 16 << 10;
-
 /// See the module.
 pub(crate) struct NodeLog<'a> {
     journal: &'a Journal<SimDisk>,
     sabotage: Option<Sabotage>,
-    counter: u64,
+    /// Decides when the writer takes what is pending: between any two appends.
+    prng: &'a mut Prng,
+    room_bytes: u64,
     /// A fact held back by a planted bug.
     held: Option<Fact>,
 }
 
 impl<'a> NodeLog<'a> {
-    pub(crate) fn new(journal: &'a Journal<SimDisk>, sabotage: Option<Sabotage>) -> Self {
+    pub(crate) fn new(
+        journal: &'a Journal<SimDisk>,
+        sabotage: Option<Sabotage>,
+        room_bytes: u64,
+        prng: &'a mut Prng,
+    ) -> Self {
         Self {
             journal,
             sabotage,
-            counter: 0,
+            prng,
+            room_bytes,
             held: None,
         }
     }
 
-    fn write(&self, fact: &Fact) -> u64 {
-        self.journal
-            .append(SHARD, fact.class(), |bytes| fact.encode(bytes))
-            .index
+    fn write(&mut self, fact: &Fact) -> u64 {
+        let position = self
+            .journal
+            .append(SHARD, fact.class(), |bytes| fact.encode(bytes));
+        self.commit_sometimes();
+        position.index
+    }
+
+    /// As the writer's thread might, in the middle of a batch. A failure shows at the next
+    /// commit.
+    fn commit_sometimes(&mut self) {
+        if self.prng.one_in(16) {
+            drop(self.journal.step());
+        }
     }
 
     /// Writes the publish that was held back, behind a settle that should have followed it.
@@ -58,22 +74,27 @@ impl<'a> NodeLog<'a> {
         self.journal.appended(SHARD)
     }
 
-    fn is_lost(&mut self, fact: &Fact) -> bool {
-        self.counter = self.last();
+    fn is_lost(&self, fact: &Fact) -> bool {
         match (self.sabotage, fact) {
             (Some(Sabotage::DeliveringLost), Fact::Delivering { .. }) => true,
             (Some(Sabotage::OverflowLost), Fact::Settled { why, .. }) => *why == Why::Overflow,
             (Some(Sabotage::PurgeLost), Fact::Settled { why, .. }) => *why == Why::Purged,
             (Some(Sabotage::SettleLost), Fact::Settled { why, .. }) => {
-                *why == Why::Acknowledged && self.counter.is_multiple_of(4)
+                *why == Why::Acknowledged && self.last().is_multiple_of(4)
             }
             _ => false,
         }
     }
 
-    fn altered(&mut self, fact: &Fact) -> Option<Vec<Fact>> {
+    fn altered(&self, fact: &Fact) -> Option<Vec<Fact>> {
         match (self.sabotage, fact) {
-            (Some(Sabotage::GroupSplit), Fact::Group(facts)) => Some(facts.clone()),
+            (Some(Sabotage::GroupSplit), Fact::Group(facts)) => {
+                let is_publish = |fact: &&Fact| matches!(fact, Fact::Published(_));
+                let (publishes, others): (Vec<_>, Vec<_>) = facts.iter().partition(is_publish);
+                // The names of several messages hang on their places in the group.
+                (publishes.len() < 2)
+                    .then(|| others.into_iter().chain(publishes).cloned().collect())
+            }
             (Some(Sabotage::OverflowLost), Fact::Group(facts)) => {
                 let kept: Vec<Fact> = facts.iter().filter(|f| !self.is_lost(f)).cloned().collect();
                 Some(vec![Fact::Group(kept)])
@@ -121,13 +142,15 @@ impl Log for NodeLog<'_> {
         if self.held.is_some() {
             return self.let_go(Some(fact));
         }
-        self.journal
-            .append_lazy(SHARD, fact.class(), |bytes| fact.encode(bytes))
-            .index
+        let position = self
+            .journal
+            .append_lazy(SHARD, fact.class(), |bytes| fact.encode(bytes));
+        self.commit_sometimes();
+        position.index
     }
 
     fn has_room(&self) -> bool {
-        self.sabotage == Some(Sabotage::RoomIgnored) || self.journal.has_room(ROOM_BYTES)
+        self.sabotage == Some(Sabotage::RoomIgnored) || self.journal.has_room(self.room_bytes)
     }
 }
 

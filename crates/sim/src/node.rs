@@ -11,6 +11,7 @@ use menzil_model::{Fact, Message, Name, Position};
 use crate::disk::SimDisk;
 use crate::log::{NodeLog, SHARD};
 use crate::misplaced::Misplaced;
+use crate::prng::Prng;
 use crate::recovery::{Recovery, write_checkpoint_fact};
 use crate::sabotage::Sabotage;
 
@@ -21,6 +22,8 @@ pub(crate) struct NodeSettings {
     pub(crate) journal: Options,
     pub(crate) sabotage: Option<Sabotage>,
     pub(crate) seed: u64,
+    /// Room in the journal that a publish must find.
+    pub(crate) room_bytes: u64,
 }
 
 /// Something to read for the shard.
@@ -45,6 +48,7 @@ pub(crate) struct Node {
     pub(crate) fetches: Vec<Fetch>,
     frozen: Option<Frozen>,
     misplaced: Misplaced,
+    prng: Prng,
     settings: NodeSettings,
 }
 
@@ -64,7 +68,9 @@ impl Node {
             return Err(format!("quarantined records: {:?}", recovery.quarantined));
         }
         let mut shard = recovery.shard;
-        let mut log = NodeLog::new(&journal, settings.sabotage);
+        let mut prng = Prng::new(settings.seed ^ now);
+        let mut log =
+            NodeLog::new(&journal, settings.sabotage, settings.room_bytes, &mut prng);
         shard.start(now, &Name::from("/"), &mut log);
         drop(log);
         Ok(Self {
@@ -73,6 +79,7 @@ impl Node {
             fetches: Vec::new(),
             frozen: None,
             misplaced: Misplaced::default(),
+            prng,
             settings: settings.clone(),
         })
     }
@@ -93,7 +100,12 @@ impl Node {
         commands: Vec<Command>,
         effect: &mut dyn FnMut(&Shard, Option<&Command>, Vec<Effect>),
     ) {
-        let mut log = NodeLog::new(&self.journal, self.settings.sabotage);
+        let mut log = NodeLog::new(
+            &self.journal,
+            self.settings.sabotage,
+            self.settings.room_bytes,
+            &mut self.prng,
+        );
         for command in commands {
             effect(&self.shard, Some(&command), Vec::new());
             let mut effects = Vec::new();
@@ -110,7 +122,12 @@ impl Node {
 
     /// Does what is due.
     pub(crate) fn expire(&mut self, now: u64) -> Vec<Effect> {
-        let mut log = NodeLog::new(&self.journal, self.settings.sabotage);
+        let mut log = NodeLog::new(
+            &self.journal,
+            self.settings.sabotage,
+            self.settings.room_bytes,
+            &mut self.prng,
+        );
         let mut effects = Vec::new();
         self.shard.expire(now, &mut log, &mut effects);
         note_fetches(&mut self.fetches, &effects);
@@ -138,7 +155,12 @@ impl Node {
         if self.frozen.is_some() {
             return;
         }
-        let mut log = NodeLog::new(&self.journal, self.settings.sabotage);
+        let mut log = NodeLog::new(
+            &self.journal,
+            self.settings.sabotage,
+            self.settings.room_bytes,
+            &mut self.prng,
+        );
         self.shard.finish(&mut log);
         drop(log);
         let mut payload = Vec::new();
@@ -187,7 +209,12 @@ impl Node {
 
     /// A clean stop.
     pub(crate) fn stop(mut self) -> Result<(), StorageError> {
-        let mut log = NodeLog::new(&self.journal, self.settings.sabotage);
+        let mut log = NodeLog::new(
+            &self.journal,
+            self.settings.sabotage,
+            self.settings.room_bytes,
+            &mut self.prng,
+        );
         self.shard.stop(&mut log);
         drop(log);
         self.journal.finish()

@@ -82,19 +82,22 @@ impl Scenario {
             consumers_per_channel_max: 100,
         };
         let journal = Options {
-            segment_bytes: prng.pick(&[16 << 10, 32 << 10, 64 << 10]),
+            segment_bytes: prng.pick(&[16 << 10, 16 << 10, 64 << 10]),
             record_bytes_max: 1 << 20,
             checkpoint_reserve_bytes: 8 << 10,
             prepared_segments: 2,
             spare_segments_max: 2,
             ..Options::default()
         };
+        // The largest message, in chunks, and what goes with it.
+        let room_bytes = 12_000;
         Self {
             node: NodeSettings {
                 shard,
                 journal,
                 sabotage: settings.sabotage,
                 seed: settings.seed,
+                room_bytes,
             },
             chunk_bytes,
             large_bytes: 9000,

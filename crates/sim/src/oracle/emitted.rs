@@ -79,6 +79,14 @@ impl Oracle {
         no_ack: bool,
     ) {
         match number_of(message) {
+            Ok(number)
+                if self.message(number).map(|m| m.length as u64) != Some(message.body_bytes()) =>
+            {
+                self.fail(format!(
+                    "message {number} is delivered with {} bytes",
+                    message.body_bytes()
+                ));
+            }
             Ok(number) => self.deliver(&Emission {
                 key,
                 queue,
