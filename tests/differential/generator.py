@@ -14,7 +14,7 @@ QUEUES = ["~q0", "~q1", "~q2", "~q3"]
 EXCHANGES = ["~x0", "~x1", "~x2", "~x3"]
 TYPES = ["direct", "fanout", "topic", "headers"]
 KEYS = ["a", "b", "a.b", "a.b.c", "", "a..b", "~q0", "~q1"]
-PATTERNS = ["a", "b", "a.*", "#", "a.#", "#.b", "*", "*.*", "a.*.c", "#.b.#", "", "*.#", "a..b", "#.#"]
+PATTERNS = ["a", "b", "a.*", "#", "a.#", "#.b", "*", "*.*", "a.*.c", "#.b.#", "", "*.#", "a..b", "#.#", "#.a.#.b.#"]
 TAGS = ["c0", "c1", "c2", ""]
 VALUES = [("t", True), ("b", -3), ("B", 200), ("s", -300), ("u", 60000), ("I", 5), ("i", 4000000000), ("l", 1 << 40),
           ("L", 7), ("f", 1.5), ("d", 2.25), ("D", (2, 314)), ("S", "text"), ("T", 1700000000), ("V", None),
@@ -45,7 +45,8 @@ class Generator:
         for _ in range(self.count):
             capabilities = {key: value for key, value in CAPABILITIES.items() if rng.random() < 0.85}
             options.append({"capabilities": capabilities, "frame_max": rng.choice([131072, 131072, 131072, 8192])})
-        steps = [self.step(self.early if index < 4 else self.later) for index in range(rng.randint(4, 26))]
+        steps = self.prelude() if self.flag(0.8) else []
+        steps += [self.step(self.early if index < 3 else self.later) for index in range(rng.randint(4, 26))]
         return {"connections": options, "steps": steps}
 
     def place(self):
@@ -67,6 +68,22 @@ class Generator:
         if made[0] == "raw":
             return ["raw", number, channel, made[1](channel).hex()]
         return [made[0], number]
+
+    def prelude(self):
+        """Something that works, so that what follows has something to meet."""
+        rng, steps = self.rng, []
+        for name in rng.sample(QUEUES, rng.choice([1, 2, 2, 3])):
+            steps.append(["queue.declare", {"queue": name, "durable": self.flag(0.8)}])
+            self.made["q"].add(name)
+        for name in rng.sample(EXCHANGES, rng.choice([0, 1, 1, 2])):
+            steps.append(["exchange.declare", {"exchange": name, "type": rng.choice(TYPES)}])
+            self.made["x"].add(name)
+            steps.append(["queue.bind", {"queue": rng.choice(sorted(self.made["q"])), "exchange": name, **self.binding()}])
+        if self.flag(0.3) and not self.tx:
+            steps.append(["confirm.select", {}])
+        if self.flag(0.3):
+            steps.append(["basic.qos", {"prefetch_count": rng.choice([1, 2, 5])}])
+        return [["method", 0, 1, *step] for step in steps]
 
     def early(self):
         return self.pick([(self.queue_declare, 5), (self.exchange_declare, 4), (self.bind, 3), (self.consume, 1),
@@ -343,7 +360,7 @@ class Generator:
             return ["handshake", 0, [head, start, ["send", 0, "connection.start-ok", start_ok]]]
         login = [head, start, ["send", 0, "connection.start-ok", start_ok], ["expect", "connection.tune"]]
         if kind == "tune":
-            bad = rng.choice([{"channel_max": 0}, {"channel_max": 4096}, {"frame_max": 0}, {"frame_max": 1 << 20}, {"frame_max": 100}])
+            bad = rng.choice([{"channel_max": 0}, {"channel_max": 4096}, {"frame_max": 0}, {"frame_max": 1 << 20}, {"frame_max": 100}, {"frame_max": 4096}])
             return ["handshake", 0, login + [["send", 0, "connection.tune-ok", {**tune_ok[3], **bad}], ["send", 0, "connection.open", {"virtual_host": "/"}]]]
         if kind == "vhost":
             return ["handshake", 0, login + [tune_ok, ["send", 0, "connection.open", {"virtual_host": rng.choice(["nope", "", "a'b"])}]]]

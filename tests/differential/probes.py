@@ -614,6 +614,8 @@ add(ba, "CC [q2], BCC [q3]: what each gets", publish("", "q", b"m", {"headers": 
 add(ba, "lower case cc", publish("", "q", b"m", {"headers": {"cc": ["q2"]}}), ("basic.get", {"queue": "q2", "no_ack": True}), before=[declare(), declare("q2")])
 add(ba, "mandatory, CC routes only", publish("", "nope", b"m", {"headers": {"CC": ["q"]}}, True), ("basic.get", {"queue": "q", "no_ack": True}), before=[declare()])
 add(ba, "delivery_mode 0, 3, 255", publish("", "q", b"m", {"delivery_mode": 0}), publish("", "q", b"m", {"delivery_mode": 3}), publish("", "q", b"m", {"delivery_mode": 255}), ("basic.get", {"queue": "q", "no_ack": True}), ("basic.get", {"queue": "q", "no_ack": True}), before=[declare()])
+add(ba, "headers z, a, z again, with L in it: what comes back", publish("", "q", b"m", {"headers": [("z", 1), ("a", V("L", 2)), ("z", 3), ("t", {"y": 1, "b": 2})]}), ("basic.get", {"queue": "q", "no_ack": True}), before=[declare()])
+add(ba, "the same in a return, with BCC", publish("", "nope", b"m", {"headers": [("z", 1), ("a", 2), ("BCC", ["n"])]}, True))
 add(ba, "priority 255", publish("", "q", b"m", {"priority": 255}), ("basic.get", {"queue": "q", "no_ack": True}), before=[declare()])
 add(ba, "3 returns and acks in confirm mode, one write", publish("", "n1", b"m", None, True), publish("", "n2", b"m", None, True), publish("", "n3", b"m", None, True), before=[("confirm.select",)])
 add(ba, "reject-publish at length 1: 3 publishes confirm", publish(), publish(), publish(), before=[declare(arguments={"x-max-length": 1, "x-overflow": "reject-publish"}), ("confirm.select",)])

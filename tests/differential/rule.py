@@ -1,13 +1,19 @@
 """The rule by which two plays of one conversation are compared, step by step.
 
-Compared: every method with every argument, content headers byte for byte, bodies, how bodies were split into
-frames, the end of a connection. Set aside:
+Compared: every method with every argument, every property with its type, bodies, how bodies were split into frames,
+the end of a connection. Set aside:
+  - the order of the top level of `headers`, doubled keys and L against l there: RabbitMQ 4.x writes the table anew,
+    sorted (that Menzil gives back the bytes it got is asserted elsewhere);
   - names: the conversation's prefix is taken off, generated names are numbered in order of appearance;
   - streams: on one channel, within one step, what belongs to a consumer (consume-ok, deliver, cancel,
     cancel-ok) is compared per consumer, the rest in its order; consumers may interleave with each other and
     with the rest. Delivery tags are compared as the set the channel handed out in that step;
   - confirms: compared as the sets of tags acked and nacked by the step's end, however they were coalesced;
     that a return came after the confirm of its publish is written down as an event of its own;
+  - the confirms and consumers of a channel in the step that closed it by an error;
+  - the order of what a lost connection held unacknowledged, when another consumer gets it at once: RabbitMQ's channels
+    give back independently of each other;
+  - message counts within a pipeline, which RabbitMQ reads while its publishes are on their way;
   - timing: there is none; a step is over when barriers say so.
 """
 
@@ -20,6 +26,7 @@ CONSUMER = ("basic.consume-ok", "basic.deliver", "basic.cancel", "basic.cancel-o
 def canonical(seen):
     """{place: [event text]} with the aside things set aside."""
     out = {}
+    lost = any(event[0] in ("eof", "dropped", "connection.close-ok") for events in seen.values() for event in events)
     for place, events in seen.items():
         if not events:
             continue
@@ -39,7 +46,11 @@ def canonical(seen):
                 rest.append(text)
         if rest:
             out[place] = rest
+        if any(text.startswith("channel.close ") for text in rest):
+            continue  # what else the channel would have said is up to chance
         for key, texts in streams.items():
+            if lost:  # stable: what was redelivered goes behind the rest, in an order of its own
+                texts.sort(key=lambda text: text if " redelivered=True " in text else "")
             out[f"{place} {key}"] = texts
         if tags:
             out[f"{place} tags"] = [str(sorted(tags))]
@@ -49,19 +60,19 @@ def canonical(seen):
 
 
 class Allowed:
-    """The deliberate differences: regular expressions over the step and over what side a
-    (RabbitMQ) and side b (Menzil) said."""
+    """The deliberate differences: regular expressions over the step, over any step up to it ("earlier"), and
+    over what side a (RabbitMQ) and side b (Menzil) said at one place. Without "continue" the conversation ends there."""
 
     def __init__(self, path):
         self.rules = json.loads(path.read_text()) if path else []
         for rule in self.rules:
-            for key in ("step", "a", "b"):
+            for key in ("step", "a", "b", "earlier"):
                 rule[key] = re.compile(rule.get(key, ""), re.DOTALL)
 
-    def rule(self, step, texts_a, texts_b):
+    def rule(self, steps, texts_a, texts_b):
         """(id, whether the conversation may go on) of the rule that covers this difference, or None."""
         for rule in self.rules:
-            if rule["step"].search(step) and rule["a"].search(texts_a) and rule["b"].search(texts_b):
+            if any(map(rule["earlier"].search, steps)) and rule["step"].search(steps[-1]) and rule["a"].search(texts_a) and rule["b"].search(texts_b):
                 return rule["id"], rule.get("continue", False)
         return None
 

@@ -20,6 +20,7 @@ import time
 import urllib.parse
 
 READY_SECONDS = 120
+RETRY_SECONDS = 15  # a process that ends at once is started again for that long: its port may still be taken
 
 
 def free_port():
@@ -75,13 +76,16 @@ class Broker:
         return self.process is not None and self.process.poll() is None
 
     def kill9(self):
-        if self.process:
-            end_group(self.process, signal.SIGKILL)
-            self.process = None
+        self._end(signal.SIGKILL)
 
     def stop(self):
+        self._end(signal.SIGTERM)
+
+    def _end(self, how):
         if self.process:
-            end_group(self.process)
+            end_group(self.process, how)
+            if self.process.stdout:
+                self.process.stdout.close()
             self.process = None
 
     def close(self):
@@ -97,12 +101,12 @@ class Menzil(Broker):
     name = "menzil"
 
     def __init__(self, binary):
-        super().__init__()
         self.binary = pathlib.Path(binary).resolve()
-        self.data = None
-        self.rounds = 0
         if not self.binary.exists():
             raise BrokerFailed(f"no binary at {self.binary}; build it or name one with --binary")
+        super().__init__()
+        self.data = None
+        self.rounds = 0
 
     def fresh(self):
         self.stop()
@@ -115,17 +119,18 @@ class Menzil(Broker):
     def start(self):
         """Starts on the current data folder; on the same port as before, if there was one."""
         command = [self.binary, "server", "--data-dir", self.data, "--amqp", f"{self.host}:{self.port}"]
-        deadline = time.monotonic() + READY_SECONDS
+        began = time.monotonic()
         while True:
             with open(self.folder / "log", "ab") as log:
                 self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
                                                 start_new_session=True)
-            line = self._ready_line(deadline)
+            line = self._ready_line(began + READY_SECONDS)
             if line is not None:
                 break
-            if time.monotonic() > deadline:
+            if self.alive() or time.monotonic() > began + RETRY_SECONDS:
+                self.kill9()
                 raise BrokerFailed(f"menzil is not ready:\n{self.log_tail()}")
-            time.sleep(0.5)  # the old port may still be taken for a moment after a kill
+            time.sleep(0.5)
         address = next(word for word in line.split() if word.startswith("amqp="))
         self.port = int(address.rsplit(":", 1)[1])
 

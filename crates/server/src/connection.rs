@@ -41,6 +41,8 @@ pub(crate) struct Connection {
     question: Option<Question>,
     /// Why the connection ends, once it does.
     end: Option<End>,
+    /// The connection is being closed: what still comes in goes nowhere and is always read.
+    is_closing: bool,
     /// The session was told that the socket is not read.
     is_held: bool,
     assembling_bytes: u64,
@@ -90,6 +92,7 @@ impl Connection {
             touched: Touched::new(),
             question: None,
             end: None,
+            is_closing: false,
             is_held: false,
             assembling_bytes: 0,
             blocked_sent: false,
@@ -178,6 +181,9 @@ impl Connection {
 
     fn has_room(&self) -> bool {
         let link = &self.link;
+        if self.is_closing {
+            return true;
+        }
         if link.pending_bytes.load(Ordering::Acquire) > self.node.outbox_bytes_max()
             || link.parked.load(Ordering::Acquire)
         {
@@ -227,7 +233,10 @@ impl Connection {
         for refused in self.link.take_refusals() {
             match refused {
                 Refused::Channel(channel) => self.inbound.channel_refused(channel),
-                Refused::Connection => self.inbound.connection_refused(),
+                Refused::Connection => {
+                    self.is_closing = true;
+                    self.inbound.connection_refused();
+                }
             }
         }
     }
@@ -269,6 +278,7 @@ impl Connection {
                     }
                 }
                 Action::Send(outgoing) => {
+                    self.is_closing |= matches!(outgoing, Outgoing::ConnectionException { .. });
                     link.outbound().send(outgoing);
                     said_something = true;
                 }

@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use menzil_core::{Command, Log, Request};
-use menzil_journal::{Journal, OsDisk};
+use menzil_journal::{Journal, OsDisk, Space};
 use menzil_model::{ConnectionId, Fact, Map, Name, ShardId};
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::clock::Clock;
 use crate::config::Settings;
@@ -33,6 +33,9 @@ use link::Link;
 use shard_driver::{ShardDriver, Touched};
 
 pub(crate) use commit::commit_loop;
+
+/// Room in prepared segments below which publishers wait.
+const LOW_ROOM_BYTES: u64 = 256 << 10;
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -58,6 +61,8 @@ pub(crate) struct Node {
     pub(crate) assembling_bytes: AtomicU64,
     /// Publishers that wait until less is on its way to the disk.
     pub(crate) held_back: Mutex<Vec<Arc<Link>>>,
+    /// One was entered in that list.
+    pub(crate) publisher_waits: Notify,
     /// Notified after each commit.
     pub(crate) committed: Mutex<()>,
     pub(crate) commits: Condvar,
@@ -105,6 +110,7 @@ impl Node {
         }
         if !link.held_back.swap(true, Ordering::AcqRel) {
             self.held_back.lock().push(Arc::clone(link));
+            self.publisher_waits.notify_one();
         }
         // It may have caught up before the link was in the list.
         self.is_journal_behind()
@@ -116,9 +122,28 @@ impl Node {
         self.settings.outbox_bytes_max.0 + 2 * self.settings.delivery_credit_bytes.0
     }
 
-    /// True where so much waits for the disk that publishers should not be read.
+    /// True where publishers should not be read: so much waits for the disk, or the segments
+    /// that are ready are nearly used up and the next is not prepared yet.
     pub(crate) fn is_journal_behind(&self) -> bool {
-        self.journal.pending_bytes() >= self.settings.journal_pending_bytes_max.0
+        let settings = &self.settings;
+        self.journal.pending_bytes() >= settings.journal_pending_bytes_max.0
+            || !self
+                .journal
+                .has_room(LOW_ROOM_BYTES.min(settings.segment_bytes.0 / 4))
+    }
+
+    /// Wakes the publishers that wait for the journal, if it has caught up. True where some
+    /// still wait.
+    pub(crate) fn let_publishers_go_on(&self) -> bool {
+        let mut waiting = self.held_back.lock();
+        if waiting.is_empty() || self.is_journal_behind() {
+            return !waiting.is_empty();
+        }
+        for link in waiting.drain(..) {
+            link.held_back.store(false, Ordering::Release);
+            link.wake.notify_one();
+        }
+        false
     }
 
     pub(crate) fn is_disk_full(&self) -> bool {
@@ -178,8 +203,10 @@ impl Log for ShardLog<'_> {
         self.batch().append_lazy(shard, fact.class(), encode).index
     }
 
+    /// While segments can be prepared there is room: publishers are held back before the
+    /// writer has to prepare one itself. On a full disk it is counted.
     fn has_room(&self) -> bool {
-        self.journal.has_room(self.wants_bytes)
+        self.journal.space() == Space::Ample || self.journal.has_room(self.wants_bytes)
     }
 }
 

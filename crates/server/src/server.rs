@@ -90,6 +90,7 @@ impl Server {
             bytes_out: AtomicU64::new(0),
             assembling_bytes: AtomicU64::new(0),
             held_back: parking_lot::Mutex::default(),
+            publisher_waits: tokio::sync::Notify::new(),
             committed: parking_lot::Mutex::new(()),
             commits: parking_lot::Condvar::new(),
             disk_full: AtomicBool::new(false),
@@ -369,11 +370,20 @@ fn background_tasks(node: &Arc<Node>) -> Vec<JoinHandle<()>> {
 /// Tells publishers when the disk fills up and when it has room again.
 async fn watch_the_disk(node: Arc<Node>) {
     let mut stopping = node.stopping.subscribe();
+    let mut publishers_wait = false;
     loop {
+        // Segments are prepared between commits too, and publishers wait for them.
+        let pause = if publishers_wait {
+            PREPARER_LOOK_EVERY
+        } else {
+            DISK_LOOK_EVERY
+        };
         tokio::select! {
-            () = tokio::time::sleep(DISK_LOOK_EVERY) => {}
+            () = tokio::time::sleep(pause) => {}
+            () = node.publisher_waits.notified() => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
+        publishers_wait = node.let_publishers_go_on();
         let full = node.journal.space() == Space::Full;
         if node.disk_full.swap(full, Ordering::AcqRel) == full {
             continue;
@@ -442,5 +452,6 @@ pub fn stats_socket(data_dir: &Path) -> PathBuf {
     data_dir.join("menzil.sock")
 }
 
+const PREPARER_LOOK_EVERY: Duration = Duration::from_millis(5);
 const DISK_LOOK_EVERY: Duration = Duration::from_millis(100);
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(10);

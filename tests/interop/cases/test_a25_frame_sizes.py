@@ -60,7 +60,7 @@ def small(target, broker):
 
 def test_a25_bodies_are_cut_to_the_consumers_frame_max(conn, small, name):
     channel, queue = conn.channel(), name()
-    declare(conn, channel, queue, durable=False, auto_delete=True)
+    declare(conn, channel, queue, arguments={"x-expires": 120000})
     body = bytes(range(256)) * 250
     conn.publish(channel, "", queue, body)
     reader = small.channel()
@@ -102,7 +102,7 @@ def test_a25_a_header_that_cannot_fit_kills_neither_queue_nor_others(conn, small
 
 def test_a25_a_header_that_fits_exactly_is_delivered(conn, small, name):
     channel, queue = conn.channel(), name()
-    declare(conn, channel, queue, durable=False, auto_delete=True)
+    declare(conn, channel, queue, arguments={"x-expires": 120000})
     room = small.frame_max - 8 - 14 - 4 - len("k") - 1 - 5
     conn.publish(channel, "", queue, b"fits", {"headers": {"k": "v" * room}})
     event = small.call(small.channel(), "basic.get", queue=queue, no_ack=True)

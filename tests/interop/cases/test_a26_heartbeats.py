@@ -24,7 +24,7 @@ def test_a26_a_silent_client_is_dropped_and_its_deliveries_return(conn, connect,
 def test_a26_who_talks_or_turned_heartbeats_off_stays(conn, connect, name):
     """At once, for 6 s: a client that only publishes, one that only sends heartbeats, one with heartbeat 0."""
     queue = name()
-    declare(conn, conn.channel(), queue, durable=False, auto_delete=True, arguments={"x-max-length": 10})
+    declare(conn, conn.channel(), queue, arguments={"x-max-length": 10, "x-expires": 120000})
     busy, beating, off = connect(heartbeat=1), connect(heartbeat=1), connect(heartbeat=0)
     channel = busy.channel()
     end = time.monotonic() + 6

@@ -65,7 +65,7 @@ def test_a27_every_publish_is_answered_when_the_queue_is_deleted(conn, connect, 
 
 def test_a27_tags_count_from_the_select(conn, name):
     channel, queue = conn.channel(), name()
-    declare(conn, channel, queue, durable=False, auto_delete=True)
+    declare(conn, channel, queue, arguments={"x-expires": 120000})
     for _ in range(3):
         conn.publish(channel, "", queue, b"before")
     conn.call(channel, "confirm.select")

@@ -8,6 +8,7 @@
 
 import pytest
 
+import rawamqp
 from conftest import declare, get_all, put
 
 PROPS = {"content_type": "text/plain", "headers": {"x-seq": 7, "nested": {"a": [1, None]}}, "message_id": "m-1",
@@ -52,12 +53,20 @@ class Stage:
         return get_all(self.conn, self.setup, self.alternate_queue) if self.has_alternate else None
 
 
+def assert_unchanged(broker, event):
+    """The content header is the published one."""
+    assert {**event.props, "headers": event.props["headers"].plain()} == PROPS
+    # Differs: RabbitMQ 4.x sorts the headers; Menzil and RabbitMQ 3.x keep every byte.
+    if broker.menzil or broker.rabbitmq_before(4):
+        assert event.header_payload == rawamqp.encode_header(len(event.body), PROPS)
+
+
 def names(events):
     return [event.name for event in events]
 
 
 @pytest.mark.parametrize("mandatory, alternate, confirms", CELLS)
-def test_routed_to_all(conn, name, until, mandatory, alternate, confirms):
+def test_routed_to_all(conn, name, broker, until, mandatory, alternate, confirms):
     stage, queues = Stage(conn, name, "fanout", alternate, confirms), [name(), name(), name()]
     for queue in queues:
         declare(conn, stage.setup, queue, arguments={"x-expires": 120000})
@@ -67,14 +76,14 @@ def test_routed_to_all(conn, name, until, mandatory, alternate, confirms):
     for queue in queues:
         event = until(lambda: (got := conn.call(stage.setup, "basic.get", queue=queue, no_ack=True)).body and got)
         assert (event.body, event.exchange, event.routing_key, event.message_count) == (b"body", stage.exchange, "key", 0)
-        assert event.props["headers"].plain() == PROPS["headers"]
+        assert_unchanged(broker, event)
         conn.call(stage.setup, "queue.delete", queue=queue)
     assert stage.alternate_got() in (None, [])
     conn.call(stage.setup, "exchange.delete", exchange=stage.exchange)
 
 
 @pytest.mark.parametrize("mandatory, alternate, confirms", CELLS)
-def test_no_binding_matches(conn, name, until, mandatory, alternate, confirms):
+def test_no_binding_matches(conn, name, broker, until, mandatory, alternate, confirms):
     stage = Stage(conn, name, "direct", alternate, confirms)
     queue = name()
     conn.call(stage.setup, "queue.declare", queue=queue, exclusive=True)
@@ -86,8 +95,7 @@ def test_no_binding_matches(conn, name, until, mandatory, alternate, confirms):
         event = events[0]
         assert (event.reply_code, event.reply_text) == (312, "NO_ROUTE")
         assert (event.exchange, event.routing_key, event.body) == (stage.exchange, "key", b"body")
-        sent = stage.conn.content_frames(1, b"body", PROPS)[7:]
-        assert sent.startswith(event.header_payload), "the properties come back byte for byte"
+        assert_unchanged(broker, event)
     if stage.has_alternate:
         event = until(lambda: (got := conn.call(stage.setup, "basic.get", queue=stage.alternate_queue,
                                                 no_ack=True)).body and got)

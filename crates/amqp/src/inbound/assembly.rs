@@ -66,7 +66,7 @@ impl Assembly {
         };
         let is_all = self.received == 0 && missing == 0 && payload.len() <= self.chunk_bytes;
         if is_all && !payload.is_empty() {
-            self.parts.push(Bytes::copy_from_slice(payload));
+            self.parts = vec![Bytes::copy_from_slice(payload)];
         } else {
             self.fill(payload);
         }

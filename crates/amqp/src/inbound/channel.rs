@@ -10,7 +10,7 @@
 
 use bytes::Bytes;
 
-use menzil_core::{ChannelKey, Command, Request};
+use menzil_core::{ChannelKey, Command, Publish, Request};
 use menzil_model::wire::Reader;
 use menzil_model::{ChannelId, Name, Properties};
 
@@ -206,14 +206,18 @@ impl Inbound {
             Some(Slot::Closing) => return Ok(()),
             Some(Slot::Open(open)) => open,
         };
-        let head = match &open.expects {
+        // Taken out: whatever goes wrong below ends the channel or the connection.
+        let head = match std::mem::replace(&mut open.expects, Expects::Method) {
             Expects::Method => return Err(no_method()),
-            Expects::Body(_) => return Err(no_body()),
+            Expects::Body(assembly) => {
+                self.assembling -= assembly.held_bytes();
+                return Err(no_body());
+            }
             Expects::Header(_) if header.weight != 0 => return Err(no_header()),
             Expects::Header(_) if header.class != BasicPublish::ID.class => {
                 return Err(other_class(header.class));
             }
-            Expects::Header(head) => head.clone(),
+            Expects::Header(head) => head,
         };
         if header.body_bytes > BODY_BYTES_CAP {
             return Err(body_over_cap(header.body_bytes));
@@ -225,9 +229,10 @@ impl Inbound {
             return Ok(());
         }
         let (size, chunk_bytes) = (header.body_bytes, self.config.chunk_bytes);
-        let assembly = Assembly::new(head, properties, size, chunk_bytes);
-        open.expects = Expects::Body(assembly);
-        self.finish_if_complete(channel, out);
+        open.expects = Expects::Body(Assembly::new(head, properties, size, chunk_bytes));
+        if let Some(publish) = open.finished() {
+            out.push(self.request(channel, Request::Publish(publish)));
+        }
         Ok(())
     }
 
@@ -251,23 +256,14 @@ impl Inbound {
             let text = "content body frame exceeds remaining content size";
             return Err(Violation::new(Code::FrameError, text).by(BasicPublish::ID));
         }
+        if let Some(publish) = open.finished() {
+            let size: u64 = publish.body.iter().map(|part| part.len() as u64).sum();
+            self.assembling = self.assembling + payload.len() as u64 - size;
+            out.push(self.request(channel, Request::Publish(publish)));
+            return Ok(());
+        }
         self.assembling += payload.len() as u64;
-        self.finish_if_complete(channel, out);
         self.check_assembling()
-    }
-
-    /// Hands a complete message on.
-    fn finish_if_complete(&mut self, channel: ChannelId, out: &mut Vec<Action>) {
-        let Some(Slot::Open(open)) = self.channels.get_mut(&channel) else {
-            return;
-        };
-        if !matches!(&open.expects, Expects::Body(assembly) if assembly.is_complete()) {
-            return;
-        }
-        if let Expects::Body(assembly) = std::mem::replace(&mut open.expects, Expects::Method) {
-            self.assembling -= assembly.held_bytes();
-            out.push(self.request(channel, Request::Publish(assembly.finish())));
-        }
     }
 
     fn check_assembling(&self) -> Result<(), Violation> {
@@ -329,6 +325,18 @@ impl Channel {
                 routing_key: Name::empty(),
                 properties: Bytes::new(),
             },
+        }
+    }
+
+    /// The message under assembly, if it is complete; then a method is expected again.
+    #[inline]
+    fn finished(&mut self) -> Option<Publish> {
+        if !matches!(&self.expects, Expects::Body(assembly) if assembly.is_complete()) {
+            return None;
+        }
+        match std::mem::replace(&mut self.expects, Expects::Method) {
+            Expects::Body(assembly) => Some(assembly.finish()),
+            Expects::Method | Expects::Header(_) => None,
         }
     }
 

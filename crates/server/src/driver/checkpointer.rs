@@ -35,8 +35,13 @@ impl Last {
     fn is_due(&self, node: &Node) -> bool {
         let bytes = node.journal.counters().bytes.saturating_sub(self.bytes);
         let age_ms = node.clock.now_ms().saturating_sub(self.at_ms);
-        bytes >= node.settings.checkpoint_bytes.0
-            || bytes > 0 && age_ms >= node.settings.checkpoint_seconds.saturating_mul(1000)
+        // On a full disk each checkpoint may set segments free that consumers have drained.
+        let age_ms_max = if node.is_disk_full() {
+            FULL_AGE_MS_MAX
+        } else {
+            node.settings.checkpoint_seconds.saturating_mul(1000)
+        };
+        bytes >= node.settings.checkpoint_bytes.0 || bytes > 0 && age_ms >= age_ms_max
     }
 }
 
@@ -64,4 +69,5 @@ fn checkpoint(node: &Node, shard: &ShardDriver) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
+const FULL_AGE_MS_MAX: u64 = 1000;
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -1,7 +1,6 @@
 //! The journal's thread: after each sync, what waited for it goes out.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use menzil_journal::StorageError;
 
@@ -27,18 +26,5 @@ pub(crate) fn commit_loop(node: &Arc<Node>) {
     match done {
         Ok(()) | Err(StorageError::Closed) => {}
         Err(error) => stop_node(&error.to_string()),
-    }
-}
-
-impl Node {
-    /// Wakes the publishers that wait for the journal, if it has caught up.
-    fn let_publishers_go_on(&self) {
-        if self.is_journal_behind() {
-            return;
-        }
-        for link in self.held_back.lock().drain(..) {
-            link.held_back.store(false, Ordering::Release);
-            link.wake.notify_one();
-        }
     }
 }

@@ -151,10 +151,10 @@ impl Link {
 
     fn pump(self: &Arc<Self>, node: &Node) {
         let mut outbound = self.outbound.lock();
-        if let Some(shard) = self.shard() {
-            self.release(shard, &mut outbound);
+        match self.shard() {
+            Some(shard) => self.release(shard, &mut outbound),
+            None => outbound.flush(),
         }
-        outbound.flush();
         let mut more = true;
         while more {
             more = !self.broken.load(Ordering::Acquire) && self.write(node, &mut outbound);
@@ -171,11 +171,14 @@ impl Link {
 
     /// Releases what is committed. What still waits is entered in the list first and the mark
     /// read again after, so that a commit in between is either seen here or finds the entry.
+    /// What is due is flushed before asking what waits: only the oldest verdict is looked at.
     fn release(self: &Arc<Self>, shard: &ShardDriver, outbound: &mut Outbound) {
         outbound.committed(shard.marks.committed());
+        outbound.flush();
         if outbound.waits_for().is_some() && !self.waits.swap(true, Ordering::AcqRel) {
             shard.waiting.lock().push(Arc::clone(self));
             outbound.committed(shard.marks.committed());
+            outbound.flush();
         }
     }
 

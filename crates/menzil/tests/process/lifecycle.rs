@@ -1,9 +1,6 @@
 //! A server as a process: how it starts, stops, and what it says to people.
 
-#[cfg(test)]
-mod common;
-
-use common::{Client, PATIENCE, Server, menzil, run, text};
+use crate::common::{Client, PATIENCE, Server, menzil, run, text};
 use menzil_amqp::methods::{ConnectionCloseOk, Method};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;

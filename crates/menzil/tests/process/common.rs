@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use menzil_amqp::frame::{self, Split, split, write_frame};
 use menzil_amqp::method::MethodId;
 use menzil_amqp::methods::{
-    BasicPublish, ChannelOpen, ConfirmSelect, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk,
-    Method, QueueDeclare,
+    BasicAck, BasicConsume, BasicConsumeOk, BasicPublish, BasicQos, BasicQosOk, ChannelOpen,
+    ConfirmSelect, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk, Method, QueueDeclare,
 };
 use menzil_model::wire::Writer as _;
 
@@ -50,6 +50,9 @@ impl Server {
             "127.0.0.1:0",
             "--set",
             "segment_bytes=4 MiB",
+            // No timer of a handshake wakes a connection that should have been woken before.
+            "--set",
+            "handshake_timeout_seconds=3600",
         ]);
         command.arg("--data-dir").arg(data_dir).args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -142,6 +145,8 @@ impl Came {
 pub(crate) struct Client {
     stream: TcpStream,
     input: Vec<u8>,
+    /// The server may be killed under it: what cannot be sent is dropped.
+    pub(crate) may_end: bool,
 }
 
 impl Client {
@@ -152,6 +157,7 @@ impl Client {
         Self {
             stream,
             input: Vec::new(),
+            may_end: false,
         }
     }
 
@@ -178,7 +184,7 @@ impl Client {
 
     /// Sends the protocol header and the login, and takes `connection.start`.
     pub(crate) fn log_in(&mut self, user: &str, password: &str) {
-        self.stream.write_all(b"AMQP\x00\x00\x09\x01").unwrap();
+        self.write(b"AMQP\x00\x00\x09\x01");
         assert!(matches!(
             self.next().unwrap().method(),
             Method::ConnectionStart(_)
@@ -213,7 +219,7 @@ impl Client {
     pub(crate) fn send(&mut self, channel: u16, method: &Method<'_>) {
         let mut bytes = Vec::new();
         write_frame(&mut bytes, frame::METHOD, channel, |out| method.write(out));
-        self.stream.write_all(&bytes).unwrap();
+        self.write(&bytes);
     }
 
     /// A persistent message through the default exchange.
@@ -237,7 +243,7 @@ impl Client {
         for part in body.chunks(131_072 - 8) {
             write_frame(&mut bytes, frame::BODY, 1, |out| out.put(part));
         }
-        self.stream.write_all(&bytes).unwrap();
+        self.write(&bytes);
     }
 
     pub(crate) fn confirm_select(&mut self) {
@@ -283,8 +289,68 @@ impl Client {
         }
     }
 
+    /// Consumes with acknowledgements and that prefetch count.
+    pub(crate) fn consume(&mut self, queue: &str, prefetch_count: u16) {
+        let qos = BasicQos {
+            prefetch_size: 0,
+            prefetch_count,
+            global: false,
+        };
+        self.send(1, &Method::BasicQos(qos));
+        self.expect(BasicQosOk::ID);
+        self.send(
+            1,
+            &Method::BasicConsume(BasicConsume {
+                ticket: 0,
+                queue: queue.as_bytes(),
+                consumer_tag: b"",
+                no_local: false,
+                no_ack: false,
+                exclusive: false,
+                nowait: false,
+                arguments: b"",
+            }),
+        );
+        self.expect(BasicConsumeOk::ID);
+    }
+
+    /// The next delivery: its tag, whether it is a redelivery, and its body.
+    pub(crate) fn delivery(&mut self) -> (u64, bool, Vec<u8>) {
+        let came = self.next().unwrap();
+        let Method::BasicDeliver(deliver) = came.method() else {
+            panic!("{came:?}");
+        };
+        let header = self.next().unwrap();
+        assert_eq!(header.kind, frame::HEADER);
+        let size = header.payload[4..12]
+            .try_into()
+            .map(u64::from_be_bytes)
+            .unwrap();
+        let mut body = Vec::new();
+        while (body.len() as u64) < size {
+            let part = self.next().unwrap();
+            assert_eq!(part.kind, frame::BODY);
+            body.extend_from_slice(&part.payload);
+        }
+        (deliver.delivery_tag, deliver.redelivered, body)
+    }
+
+    pub(crate) fn ack(&mut self, delivery_tag: u64, multiple: bool) {
+        let ack = BasicAck {
+            delivery_tag,
+            multiple,
+        };
+        self.send(1, &Method::BasicAck(ack));
+    }
+
+    pub(crate) fn expect(&mut self, id: MethodId) {
+        let came = self.next().unwrap();
+        assert_eq!(came.id(), id, "{came:?}");
+    }
+
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).unwrap();
+        let written = self.stream.write_all(bytes);
+        assert!(self.may_end || written.is_ok(), "{written:?}");
     }
 
     /// The next frame that is no heartbeat; `None` at the end of the socket.

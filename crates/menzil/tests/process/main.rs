@@ -1,0 +1,10 @@
+//! The binary as a process, over real sockets and a real disk.
+
+#[cfg(test)]
+mod common;
+#[cfg(test)]
+mod kill;
+#[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
+mod traffic;
