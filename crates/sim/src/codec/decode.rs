@@ -117,7 +117,6 @@ impl Codec {
         let what = match id {
             (20, 40) => {
                 let (code, text) = (reader.u16()?, reader.short_string()?);
-                encode::method(&mut self.up, frame.channel, (20, 41), |_| {});
                 What::Refused(format!("{code} {}", String::from_utf8_lossy(text)))
             }
             (60, 30) => What::Cancelled,

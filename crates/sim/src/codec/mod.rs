@@ -79,8 +79,14 @@ impl Codec {
         self.up.len()
     }
 
+    /// What comes next. A channel that the broker closed is confirmed closed now, not when the
+    /// bytes came: until now the client went on talking on it.
     pub(crate) fn hear(&mut self) -> Option<Heard> {
-        self.heard.pop_front()
+        let heard = self.heard.pop_front()?;
+        if matches!(heard.what, What::Refused(_)) {
+            encode::method(&mut self.up, heard.channel, (20, 41), |_| {});
+        }
+        Some(heard)
     }
 
     pub(crate) fn has_heard(&self) -> bool {
