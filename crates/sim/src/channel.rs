@@ -131,25 +131,22 @@ impl Channel {
         _number: MessageNumber,
         oracle: &mut Oracle,
     ) {
-        let no_ack = match consumer_tag {
-            Some(tag) => {
-                let Some(no_ack) = self.consumers.get(tag) else {
-                    // Cancelled, and on its way before the node knew.
-                    if self.asked.contains(&Asked::Cancel) {
-                        self.deliveries.push(delivery_tag);
-                    } else {
-                        oracle.fail("a delivery for a consumer that is not there".to_owned());
-                    }
-                    return;
-                };
-                *no_ack
-            }
-            None => {
-                if self.asked.pop_front() != Some(Asked::Get) {
-                    oracle.fail("basic.get-ok that nobody asked for".to_owned());
+        let no_ack = if let Some(tag) = consumer_tag {
+            let Some(no_ack) = self.consumers.get(tag) else {
+                // Cancelled, and on its way before the node knew.
+                if self.asked.contains(&Asked::Cancel) {
+                    self.deliveries.push(delivery_tag);
+                } else {
+                    oracle.fail("a delivery for a consumer that is not there".to_owned());
                 }
-                self.get_no_ack
+                return;
+            };
+            *no_ack
+        } else {
+            if self.asked.pop_front() != Some(Asked::Get) {
+                oracle.fail("basic.get-ok that nobody asked for".to_owned());
             }
+            self.get_no_ack
         };
         if !no_ack {
             self.deliveries.push(delivery_tag);

@@ -59,7 +59,9 @@ impl Client {
             channel: id,
         };
         let Some(channel) = self.channels.get_mut(usize::from(heard.channel) - 1) else {
-            oracle.fail(format!("something came for channel {id:?}, which is not open"));
+            oracle.fail(format!(
+                "something came for channel {id:?}, which is not open"
+            ));
             return true;
         };
         if channel.state == State::Closed {
@@ -98,7 +100,10 @@ impl Client {
                 accepted,
             } => channel.confirmed(key, sequence, multiple, accepted, oracle),
             What::Cancelled => {}
-            What::Refused(_) => {
+            What::Refused { why } => {
+                if why.is_empty() {
+                    oracle.fail("a refusal without a reason".to_owned());
+                }
                 let is_closing = channel.state == State::Closing;
                 *channel = Channel::new(channel.number, channel.role);
                 if is_closing {

@@ -43,6 +43,7 @@ impl Settings {
     }
 
     /// The same with a bug planted.
+    #[must_use]
     pub fn with(mut self, sabotage: Sabotage) -> Self {
         self.sabotage = Some(sabotage);
         self
@@ -119,10 +120,5 @@ impl Scenario {
             commit_weight: prng.pick(&[1, 5, 20]),
             act_weight: prng.pick(&[5, 15, 30]),
         }
-    }
-
-    /// Whether an unroutable message is to come back.
-    pub(crate) fn mandatory(&self, number: u64) -> bool {
-        number.is_multiple_of(2)
     }
 }

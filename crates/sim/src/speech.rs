@@ -46,7 +46,7 @@ pub(crate) enum What {
     /// The broker ended a consumer.
     Cancelled,
     /// The broker closed the channel, or with channel 0 the connection.
-    Refused(String),
+    Refused { why: String },
     /// The connection is over, as the client wanted.
     Gone,
 }

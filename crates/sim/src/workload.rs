@@ -49,8 +49,7 @@ impl Workload<'_> {
                     self.publish_some(channel);
                 }
             }
-            Role::Consumer => self.consume_or_settle(channel),
-            Role::Sink => self.consume_or_settle(channel),
+            Role::Consumer | Role::Sink => self.consume_or_settle(channel),
             Role::Getter => self.get_or_settle(channel),
             Role::Transactor => self.transact(channel),
             Role::Chaos => self.chaos(channel),
@@ -153,9 +152,18 @@ impl Workload<'_> {
         let length = self.length();
         let confirm = matches!(channel.role, Role::Publisher | Role::Worker);
         let group = (self.client, channel.number);
-        let number = self.oracle.sent(group, &[], false, true, length, None, confirm);
-        let mandatory = self.scenario.mandatory(number);
-        self.send(channel, route, number, length, properties(true, false), mandatory);
+        let number = self
+            .oracle
+            .sent(group, &[], false, true, length, None, confirm);
+        let mandatory = number.is_multiple_of(2);
+        self.send(
+            channel,
+            route,
+            number,
+            length,
+            properties(true, false),
+            mandatory,
+        );
     }
 
     fn length(&mut self) -> usize {
@@ -232,9 +240,7 @@ impl Workload<'_> {
     }
 
     fn consume_or_settle(&mut self, channel: &mut Channel) {
-        if channel.consumers.is_empty()
-            || (channel.consumers.len() < 3 && self.prng.one_in(20))
-        {
+        if channel.consumers.is_empty() || (channel.consumers.len() < 3 && self.prng.one_in(20)) {
             return self.consume(channel);
         }
         if self.prng.one_in(15)
@@ -349,7 +355,8 @@ impl Workload<'_> {
                 channel.state = State::Closing;
                 channel.asked.push_back(Asked::TxRollback);
                 channel.asked.push_back(Asked::Close);
-                self.said.push(Say::Request(channel.number, Request::TxRollback));
+                self.said
+                    .push(Say::Request(channel.number, Request::TxRollback));
                 self.said.push(Say::CloseChannel(channel.number));
             }
             _ => {}
@@ -382,7 +389,11 @@ impl Workload<'_> {
                     nowait: false,
                     arguments: Table::empty(),
                 };
-                self.ask(channel, Asked::ExchangeDeclare, Request::ExchangeDeclare(declare));
+                self.ask(
+                    channel,
+                    Asked::ExchangeDeclare,
+                    Request::ExchangeDeclare(declare),
+                );
             }
             6..=7 => self.ask(channel, Asked::QueueBind, Request::QueueBind(bind)),
             8 => self.ask(channel, Asked::QueueUnbind, Request::QueueUnbind(bind)),

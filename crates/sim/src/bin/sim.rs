@@ -104,8 +104,14 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         seeds: 1,
     };
     while let Some(option) = words.next() {
-        let value = words.next().ok_or(format!("{option} wants a value"))?;
-        let number = || value.parse::<u64>().map_err(|_| format!("{option}: {value}?"));
+        let value = words
+            .next()
+            .ok_or_else(|| format!("{option} wants a value"))?;
+        let number = || {
+            value
+                .parse::<u64>()
+                .map_err(|_| format!("{option}: {value}?"))
+        };
         match option.as_str() {
             "--seed" => arguments.settings.seed = number()?,
             "--steps" => arguments.settings.steps = number()?,
@@ -114,7 +120,8 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
                 arguments.settings.trace_lines = usize::try_from(number()?).unwrap_or(usize::MAX);
             }
             "--sabotage" => {
-                let bug = Sabotage::from_name(&value).ok_or(format!("no such bug: {value}"))?;
+                let bug =
+                    Sabotage::from_name(&value).ok_or_else(|| format!("no such bug: {value}"))?;
                 arguments.settings.sabotage = Some(bug);
             }
             _ => return Err(format!("unknown option {option}")),

@@ -47,7 +47,8 @@ impl Codec {
                 if self.assemblies.contains_key(&frame.channel) {
                     return Err("a method in the middle of a content".to_owned());
                 }
-                self.method(frame).map_err(|Truncated| "it ends early".to_owned())?
+                self.method(frame)
+                    .map_err(|Truncated| "it ends early".to_owned())?
             }
             2 => self.header(frame),
             3 => self.body(frame),
@@ -92,7 +93,10 @@ impl Codec {
 
     /// Hands out a message that is whole.
     fn complete(&mut self, channel: u16) {
-        let whole = self.assemblies.get(&channel).is_some_and(|a| a.missing == Some(0));
+        let whole = self
+            .assemblies
+            .get(&channel)
+            .is_some_and(|a| a.missing == Some(0));
         if !whole {
             return;
         }
@@ -117,7 +121,9 @@ impl Codec {
         let what = match id {
             (20, 40) => {
                 let (code, text) = (reader.u16()?, reader.short_string()?);
-                What::Refused(format!("{code} {}", String::from_utf8_lossy(text)))
+                What::Refused {
+                    why: format!("{code} {}", String::from_utf8_lossy(text)),
+                }
             }
             (60, 30) => What::Cancelled,
             (60, 80) => What::Confirm {
@@ -137,7 +143,8 @@ impl Codec {
                     redelivered: reader.u8()? & 1 == 1,
                     body: Vec::new(),
                 };
-                return Ok(self.assemble(frame.channel, what));
+                self.assemble(frame.channel, what);
+                return Ok(Ok(()));
             }
             (60, 71) => {
                 let what = What::Content {
@@ -146,14 +153,16 @@ impl Codec {
                     redelivered: reader.u8()? & 1 == 1,
                     body: Vec::new(),
                 };
-                return Ok(self.assemble(frame.channel, what));
+                self.assemble(frame.channel, what);
+                return Ok(Ok(()));
             }
             (60, 50) => {
                 if reader.u16()? != 312 {
                     return Ok(Err("a return that is not 312".to_owned()));
                 }
                 let what = What::Returned { body: Vec::new() };
-                return Ok(self.assemble(frame.channel, what));
+                self.assemble(frame.channel, what);
+                return Ok(Ok(()));
             }
             _ => match reply(id, &mut reader)? {
                 Some(reply) => What::Reply(reply),
@@ -167,7 +176,7 @@ impl Codec {
         Ok(Ok(()))
     }
 
-    fn assemble(&mut self, channel: u16, what: What) -> Result<(), String> {
+    fn assemble(&mut self, channel: u16, what: What) {
         self.assemblies.insert(
             channel,
             Assembly {
@@ -176,14 +185,9 @@ impl Codec {
                 parts: Vec::new(),
             },
         );
-        Ok(())
     }
 
-    fn connection_method(
-        &mut self,
-        id: (u16, u16),
-        reader: &mut Reader<'_>,
-    ) -> Result<(), String> {
+    fn connection_method(&mut self, id: (u16, u16), reader: &mut Reader<'_>) -> Result<(), String> {
         match (id, self.phase) {
             ((10, 10), Phase::Start) => {
                 encode::start_ok(&mut self.up);

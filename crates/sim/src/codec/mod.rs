@@ -1,8 +1,8 @@
 //! A small client's side of AMQP 0-9-1, written on its own so that a mistake of the broker's
 //! codec is not made twice.
 
-mod encode;
 mod decode;
+mod encode;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -83,7 +83,7 @@ impl Codec {
     /// bytes came: until now the client went on talking on it.
     pub(crate) fn hear(&mut self) -> Option<Heard> {
         let heard = self.heard.pop_front()?;
-        if matches!(heard.what, What::Refused(_)) {
+        if matches!(heard.what, What::Refused { .. }) {
             encode::method(&mut self.up, heard.channel, (20, 41), |_| {});
         }
         Some(heard)
