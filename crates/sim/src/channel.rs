@@ -105,7 +105,7 @@ impl Channel {
         }
     }
 
-    /// Whether a `basic.get` is out: nothing that settles may be said meanwhile.
+    /// Whether a `basic.get` is out.
     pub(crate) fn is_getting(&self) -> bool {
         self.asked.contains(&Asked::Get)
     }

@@ -267,7 +267,7 @@ impl Workload<'_> {
 
     /// Settles one delivery, or all up to it.
     fn settle(&mut self, channel: &mut Channel) {
-        if channel.deliveries.is_empty() || channel.is_getting() {
+        if channel.deliveries.is_empty() {
             return;
         }
         // What was delivered while a recover was out is no longer this channel's to settle.
@@ -276,6 +276,8 @@ impl Workload<'_> {
         }
         let at = self.prng.index(channel.deliveries.len());
         let tag = channel.deliveries[at];
+        // Behind a get that waits for the journal nobody can say when a message goes back.
+        let is_getting = channel.is_getting();
         let multiple = self.prng.one_in(5);
         if multiple {
             channel.deliveries.retain(|other| *other > tag);
@@ -298,7 +300,7 @@ impl Workload<'_> {
             _ => Request::Reject {
                 delivery_tag,
                 multiple,
-                requeue: !tx,
+                requeue: !tx && !is_getting,
                 method: Rejection::Nack,
             },
         };
@@ -307,11 +309,11 @@ impl Workload<'_> {
     }
 
     fn get_or_settle(&mut self, channel: &mut Channel) {
-        if channel.is_getting() {
-            return;
-        }
         if !channel.deliveries.is_empty() && self.prng.one_in(2) {
             return self.settle(channel);
+        }
+        if channel.is_getting() {
+            return;
         }
         let queue = Name::from(QUEUES[self.prng.index(QUEUES.len())].name);
         if self.prng.one_in(self.scenario.purge_one_in) {

@@ -173,6 +173,7 @@ impl Oracle {
             (true, 0) => channel.out.keys().copied().collect(),
             (true, _) => channel.out.range(..=tag).map(|(tag, _)| *tag).collect(),
         };
+        let is_waiting = !channel.gets.is_empty();
         let places: Vec<_> = tags
             .iter()
             .filter_map(|tag| channel.out.remove(tag))
@@ -186,6 +187,10 @@ impl Oracle {
                 self.returned_to(queue, number);
             } else {
                 self.settle(queue, number);
+            }
+            if is_waiting && self.settled.back() == Some(&(self.executed, queue, number)) {
+                // Behind a get that waits for the journal: who knows before what it is written.
+                self.settled.pop_back();
             }
         }
     }
