@@ -254,7 +254,7 @@ impl Oracle {
         let ready: Vec<MessageNumber> = self.queues[queue]
             .entries
             .iter()
-            .filter(|(_, entry)| entry.out.is_none())
+            .filter(|(_, entry)| entry.out.is_none() && !entry.is_settled)
             .map(|(number, _)| *number)
             .collect();
         for number in &ready {

@@ -1,0 +1,110 @@
+//! What the simulation is worth: bugs that are planted around the real parts, and the seed that
+//! catches each (`PLANTED.md`).
+
+use menzil_sim::{Sabotage, Settings};
+
+/// The bug is caught by that seed, and says so.
+fn is_caught(bug: Sabotage, seed: u64, steps: u64, says: &str) {
+    let settings = Settings::new(seed, steps).with(bug);
+    let Err(failure) = menzil_sim::run(&settings) else {
+        panic!("{bug:?} is not caught\nrepeat: {}", settings.command());
+    };
+    assert!(
+        failure.what.contains(says),
+        "{bug:?} shows otherwise: {failure}"
+    );
+    let honest = Settings::new(seed, steps);
+    if let Err(failure) = menzil_sim::run(&honest) {
+        panic!("without a bug: {failure}\nrepeat: {}", honest.command());
+    }
+}
+
+#[test]
+fn a_skipped_fdatasync_is_caught() {
+    is_caught(Sabotage::SyncSkipped, 13, 200, "does not start");
+}
+
+#[test]
+fn a_confirm_before_its_commit_is_caught() {
+    is_caught(Sabotage::ConfirmEarly, 24, 300, "lost");
+}
+
+#[test]
+fn a_settle_written_before_its_publish_is_caught() {
+    is_caught(Sabotage::SettleBeforePublish, 25, 400, "resurrected");
+}
+
+#[test]
+fn a_checkpoint_of_what_is_not_committed_is_caught() {
+    is_caught(Sabotage::CheckpointUncommitted, 7, 300, "cannot be read");
+}
+
+#[test]
+fn a_recycled_segment_that_is_needed_is_caught() {
+    is_caught(Sabotage::LiveSegmentRecycled, 25, 1000, "cannot be read");
+}
+
+#[test]
+fn a_lost_mark_of_deliveries_is_caught() {
+    is_caught(Sabotage::DeliveringLost, 11, 300, "not flagged");
+}
+
+#[test]
+fn a_lost_overflow_is_caught() {
+    is_caught(Sabotage::OverflowLost, 25, 600, "length limit dropped");
+}
+
+#[test]
+fn a_group_in_two_records_is_caught() {
+    is_caught(Sabotage::GroupSplit, 25, 600, "length limit dropped");
+}
+
+#[test]
+fn a_fan_out_in_two_records_is_caught() {
+    is_caught(Sabotage::FanOutSplit, 34, 300, "half of a publish");
+}
+
+#[test]
+fn a_requeue_to_the_end_is_caught() {
+    is_caught(Sabotage::RequeueAtEnd, 25, 400, "overtook");
+}
+
+#[test]
+fn a_lost_settle_is_caught() {
+    is_caught(Sabotage::SettleLost, 25, 300, "resurrected");
+}
+
+#[test]
+fn a_record_applied_twice_is_caught() {
+    is_caught(Sabotage::RecordTwice, 20, 200, "doubled");
+}
+
+#[test]
+fn a_fetch_answered_with_another_message_is_caught() {
+    is_caught(Sabotage::FetchSwapped, 24, 400, "never was");
+}
+
+#[test]
+fn a_missing_part_of_a_body_is_caught() {
+    is_caught(Sabotage::ChunkMissing, 7, 500, "bytes");
+}
+
+#[test]
+fn a_lost_purge_is_caught() {
+    is_caught(Sabotage::PurgeLost, 25, 700, "resurrected");
+}
+
+#[test]
+fn a_lost_expiry_is_caught() {
+    is_caught(Sabotage::ExpiryLost, 34, 400, "expired");
+}
+
+#[test]
+fn a_failed_sync_that_is_ignored_is_caught() {
+    is_caught(Sabotage::FailedSyncIgnored, 5, 800, "delivered");
+}
+
+#[test]
+fn a_full_disk_that_is_ignored_is_caught() {
+    is_caught(Sabotage::RoomIgnored, 18, 1300, "full disk");
+}
