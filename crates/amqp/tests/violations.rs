@@ -335,9 +335,26 @@ fn a_message_over_the_limit_ends_its_channel_alone() {
         broker.receive(&channel_close(1)),
         [(1, "channel.close-ok".to_owned())]
     );
-    assert_eq!(broker.receive(&channel_open(1)), []);
     let said = broker.receive(&[channel_close_ok(1), channel_open(1)].concat());
     assert_eq!(said, [(1, "channel.open-ok".to_owned())]);
+}
+
+#[test]
+fn a_channel_is_not_opened_again_before_its_error_is_answered() {
+    let mut broker = Broker::open();
+    let refusal = Refusal::NoQueueDeclared;
+    broker.output(
+        1,
+        0,
+        Output::Refused {
+            refusal,
+            method: (60, 70),
+        },
+    );
+    broker.said();
+    let said = broker.receive(&channel_open(1));
+    let words = "connection.close 504 CHANNEL_ERROR - second 'channel.open' seen [20.10]";
+    assert_eq!(texts(&said), [words]);
 }
 
 #[test]

@@ -106,10 +106,7 @@ impl Inbound {
                 self.first_method(channel, id, fields, out)
             }
             Some(Slot::Leaving) => Ok(()),
-            Some(Slot::Closing) => {
-                self.method_while_closing(channel, id, out);
-                Ok(())
-            }
+            Some(Slot::Closing) => self.method_while_closing(channel, id, out),
             Some(Slot::Open(open)) => {
                 match open.expects {
                     Expects::Method => {}
@@ -156,13 +153,22 @@ impl Inbound {
         Err(Violation::new(Code::NotAllowed, text))
     }
 
-    fn method_while_closing(&mut self, channel: ChannelId, id: MethodId, out: &mut Vec<Action>) {
-        if id == ChannelCloseOk::ID {
-            self.channels.remove(&channel);
-        } else if id == ChannelClose::ID {
+    fn method_while_closing(
+        &mut self,
+        channel: ChannelId,
+        id: MethodId,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Violation> {
+        match id {
+            ChannelCloseOk::ID => {
+                self.channels.remove(&channel);
+            }
             // Both sides closed at once: ours is answered too, and theirs still comes.
-            out.push(Action::Send(Outgoing::Frame(close_ok(channel))));
+            ChannelClose::ID => out.push(Action::Send(Outgoing::Frame(close_ok(channel)))),
+            ChannelOpen::ID => return Err(second_open()),
+            _ => {}
         }
+        Ok(())
     }
 
     #[expect(
@@ -188,7 +194,7 @@ impl Inbound {
                 return Ok(());
             }
             Method::ChannelOpen(_) => {
-                return by(Code::ChannelError, "second 'channel.open' seen");
+                return Err(second_open());
             }
             Method::ChannelFlow(flow) if !flow.active => {
                 return by(Code::NotImplemented, "active=false");
@@ -452,6 +458,10 @@ pub(super) fn unknown(frame: Frame<'_>) -> Violation {
 pub(super) fn unexpected(frame: Frame<'_>) -> Violation {
     let (kind, snippet) = (frame.kind, term::snippet(frame.payload));
     Violation::new(Code::UnexpectedFrame, format!("type {kind}, {snippet}"))
+}
+
+fn second_open() -> Violation {
+    Violation::new(Code::ChannelError, "second 'channel.open' seen").by(ChannelOpen::ID)
 }
 
 fn no_method() -> Violation {
