@@ -110,13 +110,6 @@ impl Connection {
             self.linger().await;
         }
         self.report(&end);
-        let (node, link) = (&self.node, &self.link);
-        node.links.lock().remove(&link.id);
-        let add = |sum: &AtomicU64, part: &AtomicU64| {
-            sum.fetch_add(part.load(Ordering::Relaxed), Ordering::Relaxed);
-        };
-        add(&node.bytes_in, &link.bytes_in);
-        add(&node.bytes_out, &link.bytes_out);
     }
 
     async fn serve(&mut self) -> End {
@@ -363,7 +356,7 @@ impl Connection {
         match question {
             Question::Login { user, password } => {
                 let Some(verdict) = self.check_login(&user, password).await else {
-                    return self.on_time();
+                    return;
                 };
                 let now_ms = self.node.clock.now_ms();
                 self.inbound
@@ -384,14 +377,23 @@ impl Connection {
         self.receive(&[]);
     }
 
-    /// `None` where the handshake took too long meanwhile.
+    /// `None` where the connection ended meanwhile, such as for taking too long.
     async fn check_login(
         &mut self,
         user: &[u8],
         password: Secret,
     ) -> Option<Result<Name, AuthError>> {
-        let login = self.node.users.login(user, password, self.link.peer.ip());
-        let verdict = tokio::time::timeout_at(self.deadline(), login).await.ok()?;
+        let users = Arc::clone(&self.node.users);
+        let mut login = pin!(users.login(user, password, self.link.peer.ip()));
+        let verdict = loop {
+            tokio::select! {
+                verdict = login.as_mut() => break verdict,
+                () = tokio::time::sleep_until(self.deadline()) => self.on_time(),
+            }
+            if self.end.is_some() {
+                return None;
+            }
+        };
         self.user = Name::cut(user);
         if let Err(refused) = verdict {
             log::warn(
@@ -504,6 +506,20 @@ impl Connection {
                 ("why", &why),
             ],
         );
+    }
+}
+
+impl Drop for Connection {
+    /// However the task ends, by a panic or with the runtime too, nobody keeps anything of it.
+    fn drop(&mut self) {
+        self.leave();
+        let (node, link) = (&self.node, &self.link);
+        node.links.lock().remove(&link.id);
+        let add = |sum: &AtomicU64, part: &AtomicU64| {
+            sum.fetch_add(part.load(Ordering::Relaxed), Ordering::Relaxed);
+        };
+        add(&node.bytes_in, &link.bytes_in);
+        add(&node.bytes_out, &link.bytes_out);
     }
 }
 
