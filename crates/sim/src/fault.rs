@@ -66,6 +66,7 @@ impl World {
                 self.disk.set_capacity(Some(self.disk.used() + left));
                 self.full_until = Some(self.step_number() + steps);
             }
+            Fault::LeadershipLost if self.is_doomed => self.stop_hard(true),
             Fault::LeadershipLost => {
                 self.crashes += 1;
                 self.node = None;

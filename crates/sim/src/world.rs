@@ -20,6 +20,7 @@ use crate::sabotage::Sabotage;
 use crate::scenario::{Scenario, Settings};
 use crate::speech::Say;
 use crate::trace::Trace;
+use crate::wire::{Task, Wire};
 use crate::workload::Workload;
 
 /// What a run came to.
@@ -230,7 +231,13 @@ impl World {
         self.connections_made += 1;
         let id = ConnectionId(self.connections_made);
         let hasty = self.settings.sabotage == Some(Sabotage::ConfirmEarly);
-        self.links.insert(id, Link::new(id, hasty));
+        let link = if self.scenario.speaks_amqp {
+            let chunk = self.scenario.chunk_bytes;
+            Link::amqp(Wire::new(id, self.now, chunk, hasty), id)
+        } else {
+            Link::direct(id, hasty)
+        };
+        self.links.insert(id, link);
         self.clients[client].connect(id);
         self.trace.note(format_args!("{} client {client} connects as {id}", self.step));
     }
@@ -300,7 +307,19 @@ impl World {
         let Some(link) = self.links.get_mut(&id) else {
             return;
         };
-        let commands = link.arrive(self.now, &mut self.prng);
+        let tasks = link.arrive(self.now, &mut self.prng);
+        let mut commands = Vec::new();
+        for task in tasks {
+            match task {
+                Task::Command(command) => commands.push(command),
+                Task::Send(outgoing) => {
+                    self.execute(std::mem::take(&mut commands));
+                    if let Some(link) = self.links.get_mut(&id) {
+                        link.send(outgoing);
+                    }
+                }
+            }
+        }
         self.execute(commands);
     }
 
@@ -328,7 +347,7 @@ impl World {
         let Some(node) = &self.node else { return };
         let committed = node.committed();
         for link in self.links.values_mut() {
-            link.release(committed);
+            link.release(self.now, committed);
         }
     }
 
@@ -344,6 +363,10 @@ impl World {
         let Some(link) = self.links.get_mut(&id) else {
             return;
         };
+        link.flow_down(&mut self.prng);
+        if let Some(why) = link.failure() {
+            self.oracle.fail(why.to_owned());
+        }
         for _ in 0..count {
             let Some(heard) = link.hear() else { break };
             self.trace.note(format_args!(
@@ -355,8 +378,7 @@ impl World {
             ));
             if !client.hear(heard, &mut self.oracle) {
                 client.cut();
-                self.links.remove(&id);
-                self.oracle.connection_over(id);
+                self.cut(id);
                 break;
             }
         }
@@ -458,7 +480,7 @@ impl World {
         let drained: Vec<Command> = self
             .links
             .values_mut()
-            .filter(|link| link.drained > 0 && link.is_open)
+            .filter(|link| link.drained > 0)
             .map(|link| Command::Drained {
                 connection: link.id,
                 bytes: std::mem::take(&mut link.drained),
@@ -482,11 +504,11 @@ impl World {
         if let Some(client) = self.clients.iter_mut().find(|c| c.connection == Some(id)) {
             client.cut();
         }
-        let Some(link) = self.links.remove(&id) else {
+        let Some(mut link) = self.links.remove(&id) else {
             return;
         };
-        if link.is_open {
-            self.execute(vec![Command::ConnectionClosed { connection: id }]);
+        if let Some(command) = link.disconnected() {
+            self.execute(vec![command]);
         }
         self.oracle.connection_over(id);
     }

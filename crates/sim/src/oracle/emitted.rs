@@ -214,7 +214,7 @@ impl Oracle {
             bytes += self.message(*later).map_or(0, |message| message.length as u64);
         }
         spec.length_max.is_some_and(|max| count >= max)
-            || spec.bytes_max.is_some_and(|max| bytes > max)
+            || spec.bytes_max.is_some_and(|max| count > 0 && bytes > max)
     }
 
     /// An earlier message of the same channel that should have gone out first.

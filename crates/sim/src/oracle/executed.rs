@@ -277,6 +277,8 @@ impl Oracle {
                 }
             }
         }
+        // What is settled from now on is written behind the transaction.
+        self.executed += 1;
         self.transactions_made += 1;
         let number = self.transactions_made;
         self.transactions.insert(number, transaction);
