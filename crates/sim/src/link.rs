@@ -153,9 +153,9 @@ impl Link {
     /// The connection breaks. Returns what the node must hear.
     pub(crate) fn disconnected(&mut self) -> Option<Command> {
         match &mut self.transport {
-            Transport::Direct(direct) => {
-                direct.is_open.then_some(Command::ConnectionClosed { connection: self.id })
-            }
+            Transport::Direct(direct) => direct.is_open.then_some(Command::ConnectionClosed {
+                connection: self.id,
+            }),
             Transport::Amqp(wire) => wire.disconnected(),
         }
     }

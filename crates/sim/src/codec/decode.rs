@@ -47,7 +47,8 @@ impl Codec {
                 if self.assemblies.contains_key(&frame.channel) {
                     return Err("a method in the middle of a content".to_owned());
                 }
-                self.method(frame).map_err(|Truncated| "it ends early".to_owned())?
+                self.method(frame)
+                    .map_err(|Truncated| "it ends early".to_owned())?
             }
             2 => self.header(frame),
             3 => self.body(frame),
@@ -92,7 +93,10 @@ impl Codec {
 
     /// Hands out a message that is whole.
     fn complete(&mut self, channel: u16) {
-        let whole = self.assemblies.get(&channel).is_some_and(|a| a.missing == Some(0));
+        let whole = self
+            .assemblies
+            .get(&channel)
+            .is_some_and(|a| a.missing == Some(0));
         if !whole {
             return;
         }
@@ -179,11 +183,7 @@ impl Codec {
         Ok(())
     }
 
-    fn connection_method(
-        &mut self,
-        id: (u16, u16),
-        reader: &mut Reader<'_>,
-    ) -> Result<(), String> {
+    fn connection_method(&mut self, id: (u16, u16), reader: &mut Reader<'_>) -> Result<(), String> {
         match (id, self.phase) {
             ((10, 10), Phase::Start) => {
                 encode::start_ok(&mut self.up);

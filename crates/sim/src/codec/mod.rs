@@ -1,8 +1,8 @@
 //! A small client's side of AMQP 0-9-1, written on its own so that a mistake of the broker's
 //! codec is not made twice.
 
-mod encode;
 mod decode;
+mod encode;
 
 use std::collections::{BTreeMap, VecDeque};
 
