@@ -129,18 +129,26 @@ impl Connection {
             self.arm(timer.as_mut());
             let reads = self.may_read();
             let writes = link.blocked.load(Ordering::Acquire);
+            let mut was_woken = false;
             tokio::select! {
                 () = poll_fn(|cx| self.poll_read(cx)), if reads => {}
                 _ = link.socket().writable(), if writes => {
                     link.blocked.store(false, Ordering::Release);
                     self.flush();
                 }
-                () = link.wake.notified() => self.look_around(),
+                () = link.wake.notified() => {
+                    self.look_around();
+                    was_woken = true;
+                }
                 () = timer.as_mut() => self.on_time(),
                 _ = stopping.wait_for(|stopping| *stopping), if !told_to_stop => {
                     told_to_stop = true;
                     self.on_stop();
                 }
+            }
+            if was_woken {
+                // A long backlog comes in many such rounds; others run in between.
+                tokio::task::yield_now().await;
             }
         }
     }
@@ -319,6 +327,7 @@ impl Connection {
             self.carry_out();
         }
         self.tell_of_the_disk();
+        self.flush();
     }
 
     /// `connection.blocked` and `connection.unblocked`, to publishers that asked for it.

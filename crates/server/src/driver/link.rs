@@ -124,6 +124,11 @@ impl Link {
         self.turnstile.enter(|| self.pump(node));
     }
 
+    /// Whether that many bytes of deliveries left since the shard was told.
+    pub(crate) fn has_drained(&self, least: u64) -> bool {
+        self.drained.load(Ordering::Relaxed) >= least.max(1)
+    }
+
     /// Deliveries that left, if they are enough to tell the shard; telling is up to the caller.
     pub(crate) fn take_drained(&self, least: u64) -> u64 {
         if self.drained.load(Ordering::Relaxed) < least.max(1) {
