@@ -296,7 +296,7 @@ class Generator:
             (("method", "channel.flow", {"active": False}), 1), (("method", "channel.flow-ok", {"active": True}), 1),
             (("method", "access.request", {"realm": "/data"}), 0), (("method", "basic.qos-ok", {}), 1),
             (("method", "queue.declare-ok", {"queue": "~q0"}), 1), (("method", "confirm.select-ok", {}), 1),
-            (("method", "channel.close-ok", {}), 1), (("method", "connection.open", {"virtual_host": "/"}), 1),
+            (("method", "connection.open", {"virtual_host": "/"}), 1),
             (("method", "connection.close", {"reply_code": 200}), 1), (("method", "tx.commit", {}), 2),
             (("method", "queue.bind", {"queue": "", "exchange": "~x0", "routing_key": ""}), 3),
             (("method", "connection.update-secret", {"new_secret": "s", "reason": "r"}), 0),

@@ -367,8 +367,34 @@ mod tests {
                  '/'",
             ),
             (
-                Refusal::UnknownQueueType(Name::from("t")),
-                "406 PRECONDITION_FAILED - unknown queue type 't'",
+                Refusal::ArgumentOfOtherType {
+                    object: queue(),
+                    argument: Name::from("x-max-age"),
+                    kind: "classic",
+                },
+                "406 PRECONDITION_FAILED - invalid arg 'x-max-age' for queue 'q' in vhost '/' of \
+                 queue type rabbit_classic_queue",
+            ),
+            (
+                Refusal::ServerNamed { kind: "quorum" },
+                "406 PRECONDITION_FAILED - Cannot declare a server-named queue for type \
+                 rabbit_quorum_queue",
+            ),
+            (
+                Refusal::UserId {
+                    given: Name::from("a"),
+                    user: Name::from("b"),
+                },
+                "406 PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was \
+                 'b'",
+            ),
+            (
+                Refusal::InvalidMatchType {
+                    kind: "signedint",
+                    value: "5".to_owned(),
+                },
+                "406 PRECONDITION_FAILED - Invalid x-match field type signedint (value 5); \
+                 expected longstr",
             ),
             (
                 Refusal::UnknownExchangeType(Name::empty()),

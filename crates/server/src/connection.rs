@@ -225,6 +225,7 @@ impl Connection {
     fn hear_refusals(&mut self) {
         for refused in self.link.take_refusals() {
             match refused {
+                Refused::ClosedByClient(channel) => self.inbound.channel_closed(channel),
                 Refused::Channel(channel) => self.inbound.channel_refused(channel),
                 Refused::Connection => {
                     self.is_closing = true;

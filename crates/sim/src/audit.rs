@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use menzil_core::{ChannelKey, Command, Effect, ExchangeDeclare, Output, Publish, Refusal, Request};
+use menzil_core::{
+    ChannelKey, Command, Effect, ExchangeDeclare, Output, Publish, Refusal, Request,
+};
 use menzil_journal::testing::MemoryDisk;
 use menzil_model::{ChannelId, ConnectionId, Name, Table};
 
@@ -52,13 +54,20 @@ impl Auditor {
             cancel_notify: false,
         });
         for queue in self.node.shard.queues() {
-            if CHAOS_QUEUES.iter().any(|name| name.as_bytes() == queue.name.as_bytes()) {
-                self.found.things.insert(Thing::Queue(queue.name.to_string()));
+            if CHAOS_QUEUES
+                .iter()
+                .any(|name| name.as_bytes() == queue.name.as_bytes())
+            {
+                self.found
+                    .things
+                    .insert(Thing::Queue(queue.name.to_string()));
             }
         }
         for exchange in CHAOS_EXCHANGES {
             if self.has_exchange(exchange) {
-                self.found.things.insert(Thing::Exchange(exchange.to_owned()));
+                self.found
+                    .things
+                    .insert(Thing::Exchange(exchange.to_owned()));
             }
         }
         let mut key = self.open_channel();
@@ -107,7 +116,10 @@ impl Auditor {
                 let message = match self.node.read(&fetch, 1) {
                     Ok(message) => Some(message),
                     Err(why) => {
-                        self.trouble(format!("record {} cannot be read: {why}", fetch.origin.index));
+                        self.trouble(format!(
+                            "record {} cannot be read: {why}",
+                            fetch.origin.index
+                        ));
                         None
                     }
                 };

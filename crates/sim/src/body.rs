@@ -14,20 +14,26 @@ pub(crate) fn body(number: MessageNumber, length: usize) -> Vec<u8> {
 }
 
 fn filler(number: MessageNumber, at: usize) -> u8 {
-    let mixed = (at as u64).wrapping_mul(0x9e37_79b9).wrapping_add(number * 131);
+    let mixed = (at as u64)
+        .wrapping_mul(0x9e37_79b9)
+        .wrapping_add(number * 131);
     mixed.to_le_bytes()[1]
 }
 
 /// The number in a body, if everything behind it belongs to that number.
 pub(crate) fn number(parts: &[Bytes]) -> Result<(MessageNumber, usize), String> {
     let bytes = parts.concat();
-    let number = bytes.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes));
+    let number = bytes
+        .first_chunk::<8>()
+        .map(|bytes| u64::from_be_bytes(*bytes));
     let Some(number) = number else {
         return Err(format!("a body of {} bytes", bytes.len()));
     };
     match (8..bytes.len()).find(|at| bytes[*at] != filler(number, *at)) {
         None => Ok((number, bytes.len())),
-        Some(at) => Err(format!("the body of message {number} is wrong at byte {at}")),
+        Some(at) => Err(format!(
+            "the body of message {number} is wrong at byte {at}"
+        )),
     }
 }
 

@@ -25,7 +25,10 @@ pub(crate) fn of_command(command: &Command) -> String {
             of_request(request)
         ),
         Command::Fetched { origin, message } => {
-            format!("fetched {origin:?}: {:?}", message.as_deref().map(of_message))
+            format!(
+                "fetched {origin:?}: {:?}",
+                message.as_deref().map(of_message)
+            )
         }
         other => format!("{other:?}"),
     }

@@ -30,15 +30,50 @@ const PLAIN: QueueSpec = QueueSpec {
 };
 
 pub(crate) const QUEUES: [QueueSpec; 9] = [
-    QueueSpec { name: "d0", ..PLAIN },
-    QueueSpec { name: "d1", ..PLAIN },
-    QueueSpec { name: "d2", ..PLAIN },
-    QueueSpec { name: "t0", durable: false, ..PLAIN },
-    QueueSpec { name: "ttl0", ttl_ms: Some(400), ..PLAIN },
-    QueueSpec { name: "lim0", length_max: Some(6), ..PLAIN },
-    QueueSpec { name: "limb", bytes_max: Some(6000), ..PLAIN },
-    QueueSpec { name: "rej0", length_max: Some(12), rejects: true, ..PLAIN },
-    QueueSpec { name: "t1", durable: false, length_max: Some(10), ..PLAIN },
+    QueueSpec {
+        name: "d0",
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "d1",
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "d2",
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "t0",
+        durable: false,
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "ttl0",
+        ttl_ms: Some(400),
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "lim0",
+        length_max: Some(6),
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "limb",
+        bytes_max: Some(6000),
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "rej0",
+        length_max: Some(12),
+        rejects: true,
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "t1",
+        durable: false,
+        length_max: Some(10),
+        ..PLAIN
+    },
 ];
 
 /// Where a publish may go and which queues it reaches.
@@ -79,7 +114,10 @@ pub(crate) const ROUTES: [Route; 20] = [
     route("topic", "a.b", &[1, 2, 4]),
     route("topic", "a.x", &[1]),
     route("topic", "x.b", &[2, 4]),
-    Route { atomic: true, ..route("atom", "k", &[2, 7]) },
+    Route {
+        atomic: true,
+        ..route("atom", "k", &[2, 7])
+    },
     route("fan2", "x", &[0, 1, 2, 3, 4]),
 ];
 
@@ -119,7 +157,9 @@ const BINDINGS: [(&str, &str, QueueNumber); 23] = [
 
 /// The queue of that name.
 pub(crate) fn queue_number(name: &[u8]) -> Option<QueueNumber> {
-    QUEUES.iter().position(|queue| queue.name.as_bytes() == name)
+    QUEUES
+        .iter()
+        .position(|queue| queue.name.as_bytes() == name)
 }
 
 /// Everything that sets the catalogue up; it may be asked again at any time.
@@ -144,7 +184,11 @@ pub(crate) fn declarations() -> Vec<Request> {
             arguments,
         }));
     }
-    all.extend(QUEUES.iter().map(|queue| Request::QueueDeclare(declare(queue))));
+    all.extend(
+        QUEUES
+            .iter()
+            .map(|queue| Request::QueueDeclare(declare(queue))),
+    );
     for (exchange, key, queue) in BINDINGS {
         all.push(Request::QueueBind(QueueBind {
             queue: Name::from(QUEUES[queue].name),

@@ -59,7 +59,9 @@ impl Client {
             channel: id,
         };
         let Some(channel) = self.channels.get_mut(usize::from(heard.channel) - 1) else {
-            oracle.fail(format!("something came for channel {id:?}, which is not open"));
+            oracle.fail(format!(
+                "something came for channel {id:?}, which is not open"
+            ));
             return true;
         };
         if channel.state == State::Closed {

@@ -66,6 +66,7 @@ impl World {
                 self.disk.set_capacity(Some(self.disk.used() + left));
                 self.full_until = Some(self.step_number() + steps);
             }
+            Fault::LeadershipLost if self.is_doomed => self.stop_hard(true),
             Fault::LeadershipLost => {
                 self.crashes += 1;
                 self.node = None;
@@ -79,7 +80,8 @@ impl World {
     pub(crate) fn stop_hard(&mut self, with_power: bool) {
         self.crashes += 1;
         self.is_doomed = false;
-        self.trace.note(format_args!("stop, with the power: {with_power}"));
+        self.trace
+            .note(format_args!("stop, with the power: {with_power}"));
         self.node = None;
         self.forget_connections();
         if with_power {
@@ -127,7 +129,8 @@ impl World {
                 self.restart(true);
             }
             Err(error) => {
-                self.trace.note(format_args!("the clean stop fails: {error}"));
+                self.trace
+                    .note(format_args!("the clean stop fails: {error}"));
                 self.stop_hard(true);
             }
         }

@@ -24,6 +24,7 @@ mod brief;
 mod catalogue;
 mod channel;
 mod client;
+mod codec;
 mod disk;
 mod fault;
 mod link;
@@ -38,6 +39,7 @@ mod sabotage;
 mod scenario;
 mod speech;
 mod trace;
+mod wire;
 mod workload;
 mod world;
 

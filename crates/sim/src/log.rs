@@ -126,7 +126,11 @@ impl Log for NodeLog<'_> {
         }
         self.let_go(None);
         if let Some(facts) = self.altered(fact) {
-            return facts.iter().map(|fact| self.write(fact)).last().unwrap_or(0);
+            return facts
+                .iter()
+                .map(|fact| self.write(fact))
+                .last()
+                .unwrap_or(0);
         }
         if self.sabotage == Some(Sabotage::SettleBeforePublish) && is_inline(fact) {
             self.held = Some(fact.clone());

@@ -44,7 +44,8 @@ impl Misplaced {
             {
                 let queue = consumer_tag.as_bytes().split(|byte| *byte == b'|').next();
                 let queue = Name::cut(queue.unwrap_or_default());
-                self.out.insert((*to, delivery_tag.0), (queue, Arc::clone(message)));
+                self.out
+                    .insert((*to, delivery_tag.0), (queue, Arc::clone(message)));
             }
         }
     }

@@ -59,8 +59,11 @@ impl Node {
         settings: &NodeSettings,
         now: u64,
     ) -> Result<Self, String> {
-        let mut recovery =
-            Recovery::new(settings.shard.clone(), settings.sabotage, settings.seed ^ now);
+        let mut recovery = Recovery::new(
+            settings.shard.clone(),
+            settings.sabotage,
+            settings.seed ^ now,
+        );
         let disk = SimDisk::new(disk.clone(), settings.sabotage);
         let journal = Journal::open(disk, settings.journal.clone(), &mut recovery)
             .map_err(|error| error.to_string())?;
@@ -69,8 +72,7 @@ impl Node {
         }
         let mut shard = recovery.shard;
         let mut prng = Prng::new(settings.seed ^ now);
-        let mut log =
-            NodeLog::new(&journal, settings.sabotage, settings.room_bytes, &mut prng);
+        let mut log = NodeLog::new(&journal, settings.sabotage, settings.room_bytes, &mut prng);
         shard.start(now, &Name::from("/"), &mut log);
         drop(log);
         Ok(Self {
@@ -110,7 +112,8 @@ impl Node {
             effect(&self.shard, Some(&command), Vec::new());
             let mut effects = Vec::new();
             if self.settings.sabotage == Some(Sabotage::RequeueAtEnd) {
-                self.misplaced.execute(&mut self.shard, now, command, &mut log, &mut effects);
+                self.misplaced
+                    .execute(&mut self.shard, now, command, &mut log, &mut effects);
             } else {
                 self.shard.execute(now, command, &mut log, &mut effects);
             }
@@ -164,7 +167,8 @@ impl Node {
         self.shard.finish(&mut log);
         drop(log);
         let mut payload = Vec::new();
-        self.shard.checkpoint(&mut |fact| write_checkpoint_fact(fact, &mut payload));
+        self.shard
+            .checkpoint(&mut |fact| write_checkpoint_fact(fact, &mut payload));
         let mut live = self.shard.live();
         live.dedup();
         let mut index = self.appended();

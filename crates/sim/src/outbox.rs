@@ -25,7 +25,10 @@ impl Outbox {
                     _ => after,
                 };
                 let channel = to.channel.number();
-                self.channels.entry(channel).or_default().push_back((after, output));
+                self.channels
+                    .entry(channel)
+                    .or_default()
+                    .push_back((after, output));
             }
             Effect::Connection { after, output, .. } => self.connection.push_back((after, output)),
             Effect::Fetch { .. } => {}

@@ -54,6 +54,8 @@ impl Settings {
 pub(crate) struct Scenario {
     pub(crate) node: NodeSettings,
     pub(crate) chunk_bytes: usize,
+    /// Clients speak AMQP to protocol sessions, instead of commands to the shard.
+    pub(crate) speaks_amqp: bool,
     pub(crate) large_bytes: usize,
     pub(crate) window: u64,
     pub(crate) transient_one_in: u64,
@@ -100,6 +102,7 @@ impl Scenario {
                 room_bytes,
             },
             chunk_bytes,
+            speaks_amqp: !prng.one_in(3),
             large_bytes: 9000,
             window: prng.pick(&[1, 8, 30]),
             transient_one_in: prng.pick(&[2, 6, 20]),

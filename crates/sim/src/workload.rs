@@ -151,7 +151,14 @@ impl Workload<'_> {
         let confirm = matches!(channel.role, Role::Publisher | Role::Worker);
         let group = (self.client, channel.number);
         let number = self.oracle.sent(group, &[], false, true, length, confirm);
-        self.send(channel, route, number, length, true, self.scenario.mandatory(number));
+        self.send(
+            channel,
+            route,
+            number,
+            length,
+            true,
+            self.scenario.mandatory(number),
+        );
     }
 
     fn length(&mut self) -> usize {
@@ -228,9 +235,7 @@ impl Workload<'_> {
     }
 
     fn consume_or_settle(&mut self, channel: &mut Channel) {
-        if channel.consumers.is_empty()
-            || (channel.consumers.len() < 3 && self.prng.one_in(20))
-        {
+        if channel.consumers.is_empty() || (channel.consumers.len() < 3 && self.prng.one_in(20)) {
             return self.consume(channel);
         }
         if self.prng.one_in(15)
@@ -345,7 +350,8 @@ impl Workload<'_> {
                 channel.state = State::Closing;
                 channel.asked.push_back(Asked::TxRollback);
                 channel.asked.push_back(Asked::Close);
-                self.said.push(Say::Request(channel.number, Request::TxRollback));
+                self.said
+                    .push(Say::Request(channel.number, Request::TxRollback));
                 self.said.push(Say::CloseChannel(channel.number));
             }
             _ => {}
@@ -378,7 +384,11 @@ impl Workload<'_> {
                     nowait: false,
                     arguments: Table::empty(),
                 };
-                self.ask(channel, Asked::ExchangeDeclare, Request::ExchangeDeclare(declare));
+                self.ask(
+                    channel,
+                    Asked::ExchangeDeclare,
+                    Request::ExchangeDeclare(declare),
+                );
             }
             6..=7 => self.ask(channel, Asked::QueueBind, Request::QueueBind(bind)),
             8 => self.ask(channel, Asked::QueueUnbind, Request::QueueUnbind(bind)),

@@ -20,6 +20,7 @@ use crate::sabotage::Sabotage;
 use crate::scenario::{Scenario, Settings};
 use crate::speech::Say;
 use crate::trace::Trace;
+use crate::wire::{Task, Wire};
 use crate::workload::Workload;
 
 /// What a run came to.
@@ -54,7 +55,11 @@ pub struct Failure {
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}seed {} step {}: {}", self.tail, self.seed, self.step, self.what)
+        write!(
+            f,
+            "{}seed {} step {}: {}",
+            self.tail, self.seed, self.step, self.what
+        )
     }
 }
 
@@ -85,7 +90,9 @@ impl World {
     pub(crate) fn new(settings: &Settings) -> Self {
         let mut prng = Prng::new(settings.seed);
         let scenario = Scenario::new(settings, &mut prng);
-        let clients = (0..scenario.clients).map(|number| client(number, &mut prng)).collect();
+        let clients = (0..scenario.clients)
+            .map(|number| client(number, &mut prng))
+            .collect();
         Self {
             settings: settings.clone(),
             oracle: Oracle::new(),
@@ -116,7 +123,8 @@ impl World {
                 .downcast_ref::<String>()
                 .cloned()
                 .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            self.oracle.fail(format!("panic: {}", text.unwrap_or_default()));
+            self.oracle
+                .fail(format!("panic: {}", text.unwrap_or_default()));
         }
         match self.oracle.failure() {
             None => Ok(Report {
@@ -184,7 +192,8 @@ impl World {
         if self.full_until.is_some_and(|until| until <= self.step) {
             self.full_until = None;
             self.disk.set_capacity(None);
-            self.trace.note(format_args!("{} the disk has room again", self.step));
+            self.trace
+                .note(format_args!("{} the disk has room again", self.step));
         }
         if self.prng.one_in(self.scenario.fault_one_in) {
             let fault = Fault::any(&mut self.prng);
@@ -230,9 +239,18 @@ impl World {
         self.connections_made += 1;
         let id = ConnectionId(self.connections_made);
         let hasty = self.settings.sabotage == Some(Sabotage::ConfirmEarly);
-        self.links.insert(id, Link::new(id, hasty));
+        let link = if self.scenario.speaks_amqp {
+            let chunk = self.scenario.chunk_bytes;
+            Link::amqp(Wire::new(id, self.now, chunk, hasty), id)
+        } else {
+            Link::direct(id, hasty)
+        };
+        self.links.insert(id, link);
         self.clients[client].connect(id);
-        self.trace.note(format_args!("{} client {client} connects as {id}", self.step));
+        self.trace.note(format_args!(
+            "{} client {client} connects as {id}",
+            self.step
+        ));
     }
 
     fn with_client(&mut self, at: usize, act: impl FnOnce(&mut Client, &mut Workload<'_>)) {
@@ -250,7 +268,11 @@ impl World {
             return;
         };
         for say in said {
-            self.trace.note(format_args!("{} client {at} {}", self.step, brief::of_say(&say)));
+            self.trace.note(format_args!(
+                "{} client {at} {}",
+                self.step,
+                brief::of_say(&say)
+            ));
             link.say(say);
         }
     }
@@ -270,10 +292,14 @@ impl World {
         }
         if self.prng.one_in(400) {
             self.clients[at].is_leaving = true;
-            if let Some(link) = self.clients[at].connection.and_then(|id| self.links.get_mut(&id)) {
+            if let Some(link) = self.clients[at]
+                .connection
+                .and_then(|id| self.links.get_mut(&id))
+            {
                 link.say(Say::Bye);
             }
-            self.trace.note(format_args!("{} client {at} leaves", self.step));
+            self.trace
+                .note(format_args!("{} client {at} leaves", self.step));
             return;
         }
         self.with_client(at, |client, workload| {
@@ -300,7 +326,19 @@ impl World {
         let Some(link) = self.links.get_mut(&id) else {
             return;
         };
-        let commands = link.arrive(self.now, &mut self.prng);
+        let tasks = link.arrive(self.now, &mut self.prng);
+        let mut commands = Vec::new();
+        for task in tasks {
+            match task {
+                Task::Command(command) => commands.push(command),
+                Task::Send(outgoing) => {
+                    self.execute(std::mem::take(&mut commands));
+                    if let Some(link) = self.links.get_mut(&id) {
+                        link.send(outgoing);
+                    }
+                }
+            }
+        }
         self.execute(commands);
     }
 
@@ -328,7 +366,7 @@ impl World {
         let Some(node) = &self.node else { return };
         let committed = node.committed();
         for link in self.links.values_mut() {
-            link.release(committed);
+            link.release(self.now, committed);
         }
     }
 
@@ -344,6 +382,10 @@ impl World {
         let Some(link) = self.links.get_mut(&id) else {
             return;
         };
+        link.flow_down(&mut self.prng);
+        if let Some(why) = link.failure() {
+            self.oracle.fail(why.to_owned());
+        }
         for _ in 0..count {
             let Some(heard) = link.hear() else { break };
             self.trace.note(format_args!(
@@ -355,8 +397,7 @@ impl World {
             ));
             if !client.hear(heard, &mut self.oracle) {
                 client.cut();
-                self.links.remove(&id);
-                self.oracle.connection_over(id);
+                self.cut(id);
                 break;
             }
         }
@@ -370,7 +411,8 @@ impl World {
             Ok(_) => {
                 let committed = node.committed();
                 if committed != before {
-                    self.trace.note(format_args!("{} committed {committed}", self.step));
+                    self.trace
+                        .note(format_args!("{} committed {committed}", self.step));
                 }
                 self.release();
             }
@@ -380,7 +422,8 @@ impl World {
 
     /// The node must stop: nothing more is acknowledged. What was released before stands.
     pub(crate) fn storage_failed(&mut self, error: &StorageError) {
-        self.trace.note(format_args!("{} the journal fails: {error}", self.step));
+        self.trace
+            .note(format_args!("{} the journal fails: {error}", self.step));
         if matches!(error, StorageError::Full) {
             self.oracle.fail("a full disk stopped the node".to_owned());
         }
@@ -428,7 +471,13 @@ impl World {
             return;
         }
         let effects = node.expire(self.now);
-        hand_out(self.step, effects, &mut self.oracle, &mut self.links, &mut self.trace);
+        hand_out(
+            self.step,
+            effects,
+            &mut self.oracle,
+            &mut self.links,
+            &mut self.trace,
+        );
         self.release();
     }
 
@@ -447,7 +496,8 @@ impl World {
             }
             Ok(false) => {}
             Err(why) => {
-                self.trace.note(format_args!("{} checkpoint fails: {why}", self.step));
+                self.trace
+                    .note(format_args!("{} checkpoint fails: {why}", self.step));
                 self.stop_hard(false);
             }
         }
@@ -458,7 +508,7 @@ impl World {
         let drained: Vec<Command> = self
             .links
             .values_mut()
-            .filter(|link| link.drained > 0 && link.is_open)
+            .filter(|link| link.drained > 0)
             .map(|link| Command::Drained {
                 connection: link.id,
                 bytes: std::mem::take(&mut link.drained),
@@ -474,7 +524,8 @@ impl World {
         let Some(id) = self.any_link(|_| true) else {
             return;
         };
-        self.trace.note(format_args!("{} connection {id} breaks", self.step));
+        self.trace
+            .note(format_args!("{} connection {id} breaks", self.step));
         self.cut(id);
     }
 
@@ -482,11 +533,11 @@ impl World {
         if let Some(client) = self.clients.iter_mut().find(|c| c.connection == Some(id)) {
             client.cut();
         }
-        let Some(link) = self.links.remove(&id) else {
+        let Some(mut link) = self.links.remove(&id) else {
             return;
         };
-        if link.is_open {
-            self.execute(vec![Command::ConnectionClosed { connection: id }]);
+        if let Some(command) = link.disconnected() {
+            self.execute(vec![command]);
         }
         self.oracle.connection_over(id);
     }
@@ -544,7 +595,10 @@ impl World {
         let Some(node) = &self.node else { return true };
         node.fetches.is_empty()
             && node.committed() == node.appended()
-            && self.links.values().all(|link| link.is_idle() && link.drained == 0)
+            && self
+                .links
+                .values()
+                .all(|link| link.is_idle() && link.drained == 0)
     }
 
     /// The end of a run: faults cease, everything is answered, all queues are emptied.
@@ -555,9 +609,13 @@ impl World {
             self.stop_hard(true);
         }
         if let Some(node) = &self.node
-            && node.journal.prepare().is_ok_and(|space| space == Space::Full)
+            && node
+                .journal
+                .prepare()
+                .is_ok_and(|space| space == Space::Full)
         {
-            self.oracle.fail("the disk has room and the journal does not see it".to_owned());
+            self.oracle
+                .fail("the disk has room and the journal does not see it".to_owned());
         }
         self.settle_down();
         self.check_answers();

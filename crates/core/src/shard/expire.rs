@@ -29,7 +29,9 @@ impl Shard {
             .map(|(_, queue)| *queue)
             .collect();
         for queue in due {
-            self.expire_now(&mut turn, queue);
+            if self.expire_now(&mut turn, queue) {
+                self.touch(queue);
+            }
             if self.lease_ended(queue, now) {
                 self.delete_queue(&mut turn, queue);
             } else {
@@ -50,13 +52,14 @@ impl Shard {
         })
     }
 
-    /// Expires ready entries whose time has come.
-    pub(super) fn expire_now(&mut self, turn: &mut Turn<'_>, id: QueueId) {
+    /// Expires ready entries whose time has come. True where there were some: another entry
+    /// may be the head now, and be here already.
+    pub(super) fn expire_now(&mut self, turn: &mut Turn<'_>, id: QueueId) -> bool {
         let Some(queue) = self.queues.get(&id) else {
-            return;
+            return false;
         };
         if queue.index.next_expiry().is_none_or(|at| at > turn.now) {
-            return;
+            return false;
         }
         let expired = queue.index.expired(turn.now, EXPIRED_AT_ONCE);
         let durable = queue.definition.durable;
@@ -70,6 +73,7 @@ impl Shard {
             },
             durable,
         );
+        true
     }
 
     /// As [`Shard::record`], for settles, which nobody waits for.

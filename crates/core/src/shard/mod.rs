@@ -280,7 +280,9 @@ impl Shard {
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
         while let Some(queue) = self.touched.pop_front() {
             self.pump(turn, queue);
-            self.expire_now(turn, queue);
+            if self.expire_now(turn, queue) {
+                self.pump(turn, queue);
+            }
             self.reset_timer(queue);
         }
     }

@@ -53,9 +53,11 @@ pub(crate) struct Link {
     pub(crate) bytes_out: AtomicU64,
 }
 
-/// What a refusal ends.
+/// What ended, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Refused {
+    /// Not a refusal: the client closed it.
+    ClosedByClient(ChannelId),
     Channel(ChannelId),
     Connection,
 }

@@ -105,7 +105,11 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     };
     while let Some(option) = words.next() {
         let value = words.next().ok_or(format!("{option} wants a value"))?;
-        let number = || value.parse::<u64>().map_err(|_| format!("{option}: {value}?"));
+        let number = || {
+            value
+                .parse::<u64>()
+                .map_err(|_| format!("{option}: {value}?"))
+        };
         match option.as_str() {
             "--seed" => arguments.settings.seed = number()?,
             "--steps" => arguments.settings.steps = number()?,

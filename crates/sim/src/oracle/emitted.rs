@@ -109,7 +109,9 @@ impl Oracle {
             no_ack,
         } = *emission;
         self.on(key, |channel| {
-            channel.emissions.push_back((tag, queue, number, redelivered));
+            channel
+                .emissions
+                .push_back((tag, queue, number, redelivered));
         });
         let Some(queue) = queue else { return };
         let name = QUEUES[queue].name;
@@ -125,7 +127,9 @@ impl Oracle {
             ));
         };
         if let Some(why) = self.objection(queue, number, &entry, redelivered) {
-            return self.fail(format!("message {number} of queue {name}: {why} ({entry:?})"));
+            return self.fail(format!(
+                "message {number} of queue {name}: {why} ({entry:?})"
+            ));
         }
         if let Some(entry) = self.queues[queue].entries.get_mut(&number) {
             entry.is_emitted = true;
@@ -211,10 +215,12 @@ impl Oracle {
         let (mut count, mut bytes) = (0, message.length as u64);
         for (later, _) in later {
             count += 1;
-            bytes += self.message(*later).map_or(0, |message| message.length as u64);
+            bytes += self
+                .message(*later)
+                .map_or(0, |message| message.length as u64);
         }
         spec.length_max.is_some_and(|max| count >= max)
-            || spec.bytes_max.is_some_and(|max| bytes > max)
+            || spec.bytes_max.is_some_and(|max| count > 0 && bytes > max)
     }
 
     /// An earlier message of the same channel that should have gone out first.
@@ -224,11 +230,16 @@ impl Oracle {
         number: body::MessageNumber,
     ) -> Option<body::MessageNumber> {
         let group = self.message(number)?.group;
-        let earlier = self.queues[queue].entries.range(..number).find(|(earlier, entry)| {
-            entry.out.is_none()
-                && self.message(**earlier).is_some_and(|message| message.group == group)
-                && self.is_owed(queue, **earlier)
-        });
+        let earlier = self.queues[queue]
+            .entries
+            .range(..number)
+            .find(|(earlier, entry)| {
+                entry.out.is_none()
+                    && self
+                        .message(**earlier)
+                        .is_some_and(|message| message.group == group)
+                    && self.is_owed(queue, **earlier)
+            });
         earlier.map(|(earlier, _)| *earlier)
     }
 
@@ -243,7 +254,9 @@ impl Oracle {
             .find(|number| self.is_owed(queue, *number));
         if let Some(number) = lost {
             let name = QUEUES[queue].name;
-            self.fail(format!("lost: queue {name} is empty and should hold message {number}"));
+            self.fail(format!(
+                "lost: queue {name} is empty and should hold message {number}"
+            ));
         }
     }
 

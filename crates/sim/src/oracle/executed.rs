@@ -25,8 +25,9 @@ impl Oracle {
                     self.requested(*channel, request);
                 }
             }
-            Command::ConnectionOpened { .. } | Command::Drained { .. } | Command::Fetched { .. } => {
-            }
+            Command::ConnectionOpened { .. }
+            | Command::Drained { .. }
+            | Command::Fetched { .. } => {}
         }
     }
 
@@ -72,7 +73,9 @@ impl Oracle {
             Request::TxCommit => self.commit(key),
             Request::TxRollback => self.on(key, |channel| {
                 let draft = channel.draft.replace(Transaction::default());
-                channel.rolled_back.extend(draft.unwrap_or_default().settles);
+                channel
+                    .rolled_back
+                    .extend(draft.unwrap_or_default().settles);
             }),
             Request::QueueDeclare(_)
             | Request::QueueDelete { .. }
@@ -166,7 +169,10 @@ impl Oracle {
             (true, 0) => channel.out.keys().copied().collect(),
             (true, _) => channel.out.range(..=tag).map(|(tag, _)| *tag).collect(),
         };
-        let places: Vec<_> = tags.iter().filter_map(|tag| channel.out.remove(tag)).collect();
+        let places: Vec<_> = tags
+            .iter()
+            .filter_map(|tag| channel.out.remove(tag))
+            .collect();
         if let Some(draft) = &mut channel.draft {
             draft.settles.extend(places);
             return;
@@ -267,7 +273,9 @@ impl Oracle {
         }
         for number in transaction.publishes.clone() {
             self.enter(number);
-            let is_routed = self.message(number).is_some_and(|message| message.is_routed);
+            let is_routed = self
+                .message(number)
+                .is_some_and(|message| message.is_routed);
             for queue in &mut self.queues {
                 if let Some(entry) = queue.entries.get_mut(&number) {
                     // A refusal would refuse all of it.
@@ -277,16 +285,22 @@ impl Oracle {
                 }
             }
         }
+        // What is settled from now on is written behind the transaction.
+        self.executed += 1;
         self.transactions_made += 1;
         let number = self.transactions_made;
         self.transactions.insert(number, transaction);
-        self.on(key, |channel| channel.awaited.push_back(Awaited::Commit(number)));
+        self.on(key, |channel| {
+            channel.awaited.push_back(Awaited::Commit(number))
+        });
     }
 
     /// The node refused the commit: nothing of it happened.
     pub(super) fn commit_refused(&mut self, key: ChannelKey) {
-        let Some(Awaited::Commit(number)) =
-            self.channels.get_mut(&key).and_then(|channel| channel.awaited.pop_back())
+        let Some(Awaited::Commit(number)) = self
+            .channels
+            .get_mut(&key)
+            .and_then(|channel| channel.awaited.pop_back())
         else {
             return self.fail(format!("a commit is refused on {key:?} that was not asked"));
         };
@@ -298,7 +312,8 @@ impl Oracle {
                 queue.bury(*number);
             }
         }
-        self.settled.retain(|(executed, _, _)| *executed != transaction.executed);
+        self.settled
+            .retain(|(executed, _, _)| *executed != transaction.executed);
         for (queue, number) in &transaction.settles {
             let is_certain = transaction.certain.contains(&(*queue, *number));
             if let Some(entry) = self.queues[*queue].entries.get_mut(number) {

@@ -18,8 +18,8 @@ use menzil_model::ConnectionId;
 
 use crate::body::{self, MessageNumber};
 use crate::catalogue::{QUEUES, QueueNumber};
-pub(crate) use chaos::Thing;
 use chaos::Chaos;
+pub(crate) use chaos::Thing;
 use model::{Belief, MessageModel, QueueModel, Transaction};
 
 pub(crate) use recovered::Recovered;
@@ -202,7 +202,9 @@ impl Oracle {
             return self.fail(format!("a second verdict on message {number}"));
         }
         if executed == 0 {
-            return self.fail(format!("a verdict on message {number}, which never arrived"));
+            return self.fail(format!(
+                "a verdict on message {number}, which never arrived"
+            ));
         }
         if !accepted {
             self.tally.nacked += 1;
@@ -242,13 +244,19 @@ impl Oracle {
                 return None;
             }
         };
-        if self.message(number).is_none_or(|message| message.length != length) {
+        if self
+            .message(number)
+            .is_none_or(|message| message.length != length)
+        {
             self.fail(format!("message {number} was received with {length} bytes"));
             return None;
         }
         self.tally.delivered += 1;
         self.tally.redelivered += u64::from(redelivered);
-        let emitted = self.channels.get_mut(&key).and_then(|c| c.emissions.pop_front());
+        let emitted = self
+            .channels
+            .get_mut(&key)
+            .and_then(|c| c.emissions.pop_front());
         let Some((sent_tag, queue, sent, flag)) = emitted else {
             self.fail(format!("message {number} was received and never sent"));
             return None;
@@ -269,15 +277,23 @@ impl Oracle {
     /// A client got an unroutable message back.
     pub(crate) fn returned(&mut self, key: ChannelKey, parts: &[Bytes]) {
         let number = body::number(parts).map(|(number, _)| number);
-        let sent = self.channels.get_mut(&key).and_then(|c| c.returned.pop_front());
+        let sent = self
+            .channels
+            .get_mut(&key)
+            .and_then(|c| c.returned.pop_front());
         match number {
             Err(why) => self.fail(why),
             Ok(number) if sent != Some(number) => {
-                self.fail(format!("message {number} came back, {sent:?} was sent back"));
+                self.fail(format!(
+                    "message {number} came back, {sent:?} was sent back"
+                ));
             }
             Ok(number) => {
                 let is_durable = |queue: &QueueNumber| QUEUES[*queue].durable;
-                if self.message(number).is_none_or(|m| m.targets.iter().any(is_durable)) {
+                if self
+                    .message(number)
+                    .is_none_or(|m| m.targets.iter().any(is_durable))
+                {
                     self.fail(format!("message {number} came back and has a route"));
                 }
             }

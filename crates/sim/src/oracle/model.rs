@@ -104,7 +104,9 @@ impl QueueModel {
         let later = self.count - entry.count;
         let later_bytes = self.bytes - entry.bytes;
         spec.length_max.is_some_and(|max| later >= max)
-            || spec.bytes_max.is_some_and(|max| later_bytes + LARGEST > max)
+            || spec
+                .bytes_max
+                .is_some_and(|max| later_bytes + LARGEST > max)
     }
 }
 

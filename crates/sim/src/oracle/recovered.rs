@@ -89,7 +89,9 @@ impl Oracle {
             .find(|number| self.is_owed(queue, *number));
         if let Some(number) = lost {
             let entry = &self.queues[queue].entries[&number];
-            self.fail(format!("lost: message {number} of queue {name} ({entry:?})"));
+            self.fail(format!(
+                "lost: message {number} of queue {name} ({entry:?})"
+            ));
         }
     }
 
@@ -122,9 +124,8 @@ impl Oracle {
         if entry.is_seen && !redelivered {
             return Some("it was delivered and is not flagged redelivered".to_owned());
         }
-        (redelivered && !entry.is_emitted && !self.queues[queue].is_attached).then(|| {
-            "it is flagged redelivered in a queue that nobody ever used".to_owned()
-        })
+        (redelivered && !entry.is_emitted && !self.queues[queue].is_attached)
+            .then(|| "it is flagged redelivered in a queue that nobody ever used".to_owned())
     }
 
     /// Where an unsettled message is, and where it is not though it might be. Queues that may
@@ -170,8 +171,16 @@ impl Oracle {
             let (mut done, mut undone) = (Vec::new(), Vec::new());
             for number in &transaction.publishes {
                 let (there, lacking) = self.places(*number, recovered);
-                done.extend(there.iter().map(|queue| format!("publish {number} to {queue}")));
-                undone.extend(lacking.iter().map(|queue| format!("publish {number} to {queue}")));
+                done.extend(
+                    there
+                        .iter()
+                        .map(|queue| format!("publish {number} to {queue}")),
+                );
+                undone.extend(
+                    lacking
+                        .iter()
+                        .map(|queue| format!("publish {number} to {queue}")),
+                );
             }
             for (queue, number) in &transaction.certain {
                 let model = &self.queues[*queue];
@@ -228,12 +237,18 @@ impl Oracle {
     pub(crate) fn check_drained(&mut self) {
         let lost = (0..QUEUES.len()).find_map(|queue| {
             let owed = |number: &&MessageNumber| self.is_owed(queue, **number);
-            self.queues[queue].entries.keys().find(owed).map(|number| (queue, *number))
+            self.queues[queue]
+                .entries
+                .keys()
+                .find(owed)
+                .map(|number| (queue, *number))
         });
         if let Some((queue, number)) = lost {
             let name = QUEUES[queue].name;
             let entry = &self.queues[queue].entries[&number];
-            self.fail(format!("lost: message {number} of queue {name} at the end ({entry:?})"));
+            self.fail(format!(
+                "lost: message {number} of queue {name} at the end ({entry:?})"
+            ));
         }
     }
 }
