@@ -30,8 +30,9 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) fn any(prng: &mut Prng) -> Self {
-        match prng.weighted(&[6, 6, 3, 3, 2, 2, 6, 4]) {
+    pub(crate) fn any(prng: &mut Prng, is_short_of_space: bool) -> Self {
+        let full = if is_short_of_space { 60 } else { 3 };
+        match prng.weighted(&[6, 6, 3, 3, 2, 2, full, 4]) {
             0 => Self::PowerLoss,
             1 => Self::PowerLossAfter(prng.below(8)),
             2 => Self::Kill,

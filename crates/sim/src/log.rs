@@ -19,6 +19,8 @@ pub(crate) struct NodeLog<'a> {
     /// Decides when the writer takes what is pending: between any two appends.
     prng: &'a mut Prng,
     room_bytes: u64,
+    /// It did.
+    pub(crate) has_committed: bool,
     /// A fact held back by a planted bug.
     held: Option<Fact>,
 }
@@ -35,6 +37,7 @@ impl<'a> NodeLog<'a> {
             sabotage,
             prng,
             room_bytes,
+            has_committed: false,
             held: None,
         }
     }
@@ -51,7 +54,7 @@ impl<'a> NodeLog<'a> {
     /// commit.
     fn commit_sometimes(&mut self) {
         if self.prng.one_in(16) {
-            drop(self.journal.step());
+            self.has_committed |= self.journal.step().is_ok();
         }
     }
 

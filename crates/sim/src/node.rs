@@ -95,13 +95,13 @@ impl Node {
     }
 
     /// Carries out one batch of commands, as one socket read brings it, handing effects to
-    /// `effect` as they come.
+    /// `effect` as they come. True where the writer committed in the middle of it.
     pub(crate) fn batch(
         &mut self,
         now: u64,
         commands: Vec<Command>,
         effect: &mut dyn FnMut(&Shard, Option<&Command>, Vec<Effect>),
-    ) {
+    ) -> bool {
         let mut log = NodeLog::new(
             &self.journal,
             self.settings.sabotage,
@@ -121,6 +121,7 @@ impl Node {
             effect(&self.shard, None, effects);
         }
         self.shard.finish(&mut log);
+        log.has_committed
     }
 
     /// Does what is due.

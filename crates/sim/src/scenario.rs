@@ -64,6 +64,8 @@ pub(crate) struct Scenario {
     pub(crate) clients: u64,
     /// How likely a fault is in a step: once in so many.
     pub(crate) fault_one_in: u64,
+    /// The disk is full most of the time.
+    pub(crate) is_short_of_space: bool,
     pub(crate) cut_one_in: u64,
     pub(crate) audit_one_in: u64,
     pub(crate) check_one_in: u64,
@@ -106,10 +108,11 @@ impl Scenario {
             large_bytes: 9000,
             window: prng.pick(&[1, 8, 30]),
             transient_one_in: prng.pick(&[2, 6, 20]),
-            purge_one_in: prng.pick(&[20, 200]),
+            purge_one_in: prng.pick(&[8, 60]),
             close_channel_one_in: prng.pick(&[50, 300, 2000]),
             clients: 3 + prng.below(4),
             fault_one_in: prng.pick(&[200, 600, 1500]),
+            is_short_of_space: prng.one_in(4),
             cut_one_in: prng.pick(&[100, 400, 3000]),
             audit_one_in: prng.pick(&[80, 250]),
             check_one_in: 8,

@@ -331,8 +331,8 @@ impl Workload<'_> {
                 self.publish(channel);
                 self.publish(channel);
             }
-            4..=5 => self.settle(channel),
-            6 => {
+            4 => self.settle(channel),
+            5..=6 => {
                 channel.get_no_ack = false;
                 let queue = Name::from(QUEUES[self.prng.index(QUEUES.len())].name);
                 let get = Request::Get {

@@ -196,7 +196,7 @@ impl World {
                 .note(format_args!("{} the disk has room again", self.step));
         }
         if self.prng.one_in(self.scenario.fault_one_in) {
-            let fault = Fault::any(&mut self.prng);
+            let fault = Fault::any(&mut self.prng, self.scenario.is_short_of_space);
             self.trace.note(format_args!("{} {fault:?}", self.step));
             self.fault(fault);
             return;
@@ -349,7 +349,7 @@ impl World {
         let (oracle, links, trace) = (&mut self.oracle, &mut self.links, &mut self.trace);
         let (step, now) = (self.step, self.now);
         let is_checked = self.prng.one_in(self.scenario.check_one_in);
-        node.batch(now, commands, &mut |shard: &Shard, command, effects| {
+        let is_split = node.batch(now, commands, &mut |shard: &Shard, command, effects| {
             if let Some(command) = command {
                 trace.note(format_args!("{step} > {}", brief::of_command(command)));
                 oracle.executed(now, command);
@@ -359,6 +359,9 @@ impl World {
             hand_out(step, effects, oracle, links, trace);
         });
         self.release();
+        if is_split && self.step > 0 && self.prng.one_in(4) {
+            self.imagine_crash();
+        }
     }
 
     /// Sends what may go out.
