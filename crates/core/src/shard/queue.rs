@@ -224,6 +224,15 @@ impl Shard {
         Ok(())
     }
 
+    /// The name of the queue to bind or unbind; from the default exchange nothing is.
+    fn bound_queue_name(&self, key: ChannelKey, bind: &QueueBind) -> Result<Name, Refusal> {
+        let name = self.queue_name(key, &bind.queue)?;
+        if bind.exchange.is_empty() {
+            return Err(Refusal::DefaultExchange);
+        }
+        Ok(name)
+    }
+
     fn binding_of(
         &self,
         bind: &QueueBind,
@@ -257,10 +266,7 @@ impl Shard {
         key: ChannelKey,
         bind: &QueueBind,
     ) -> Result<(), Refusal> {
-        let name = self.queue_name(key, &bind.queue)?;
-        if bind.exchange.is_empty() {
-            return Err(Refusal::DefaultExchange);
-        }
+        let name = self.bound_queue_name(key, bind)?;
         if self.topology.exchange(bind.exchange.as_bytes()).is_none() {
             return Err(Refusal::NotFound(Object::Exchange(bind.exchange.clone())));
         }
@@ -278,10 +284,7 @@ impl Shard {
         key: ChannelKey,
         bind: &QueueBind,
     ) -> Result<(), Refusal> {
-        let name = self.queue_name(key, &bind.queue)?;
-        if bind.exchange.is_empty() {
-            return Err(Refusal::DefaultExchange);
-        }
+        let name = self.bound_queue_name(key, bind)?;
         // What is not there needs no unbinding; whose the queue is does not matter, as in RabbitMQ.
         if let Some(id) = self.topology.queue(name.as_bytes())
             && let Ok((binding, _, durable)) = self.binding_of(bind, (id, name))
