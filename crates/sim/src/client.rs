@@ -70,6 +70,10 @@ impl Client {
         }
         match heard.what {
             What::Reply(Reply::ChannelClosed) => {
+                if oracle.is_refused(key) {
+                    // The two closes crossed, and the broker's was not said any more.
+                    channel.asked.retain(|asked| *asked == Asked::Close);
+                }
                 channel.answered(&Reply::ChannelClosed, oracle);
                 oracle.replied(key, &Reply::ChannelClosed);
                 *channel = Channel::new(channel.number, channel.role);

@@ -128,16 +128,19 @@ impl Workload<'_> {
         }
         let persistent = !self.prng.one_in(self.scenario.transient_one_in);
         let length = self.length();
+        let ttl_ms = self.prng.one_in(15).then_some(EXPIRATION_MS);
         let number = self.oracle.sent(
             (self.client, channel.number),
             route.queues,
             route.atomic,
             persistent,
             length,
+            ttl_ms,
             matches!(channel.role, Role::Publisher | Role::Worker),
         );
         let mandatory = self.prng.one_in(4);
-        self.send(channel, route, number, length, persistent, mandatory);
+        let properties = properties(persistent, ttl_ms.is_some());
+        self.send(channel, route, number, length, properties, mandatory);
     }
 
     fn publish_unroutable(&mut self, channel: &mut Channel) {
@@ -150,14 +153,17 @@ impl Workload<'_> {
         let length = self.length();
         let confirm = matches!(channel.role, Role::Publisher | Role::Worker);
         let group = (self.client, channel.number);
-        let number = self.oracle.sent(group, &[], false, true, length, confirm);
+        let number = self
+            .oracle
+            .sent(group, &[], false, true, length, None, confirm);
+        let mandatory = self.scenario.mandatory(number);
         self.send(
             channel,
             route,
             number,
             length,
-            true,
-            self.scenario.mandatory(number),
+            properties(true, false),
+            mandatory,
         );
     }
 
@@ -176,7 +182,7 @@ impl Workload<'_> {
         route: Route,
         number: MessageNumber,
         length: usize,
-        persistent: bool,
+        properties: Bytes,
         mandatory: bool,
     ) {
         if matches!(channel.role, Role::Publisher | Role::Worker) {
@@ -193,7 +199,7 @@ impl Workload<'_> {
             exchange: Name::from(route.exchange),
             routing_key: Name::from(route.key),
             mandatory,
-            properties: properties(persistent),
+            properties,
             body: parts,
         };
         self.tell(channel, Request::Publish(publish));
@@ -414,7 +420,7 @@ impl Workload<'_> {
                     exchange: Name::empty(),
                     routing_key: queue,
                     mandatory: false,
-                    properties: properties(true),
+                    properties: properties(true, false),
                     body: vec![Bytes::from_static(b"chaos")],
                 };
                 self.tell(channel, Request::Publish(publish));
@@ -441,15 +447,20 @@ impl Workload<'_> {
     }
 }
 
-/// Property flags and list: delivery mode alone.
-fn properties(persistent: bool) -> Bytes {
-    Bytes::from_static(if persistent {
-        &[0x10, 0, 2]
+/// Property flags and list: delivery mode, and perhaps an expiration.
+fn properties(persistent: bool, expires: bool) -> Bytes {
+    let mode = if persistent { 2 } else { 1 };
+    if expires {
+        let mut bytes = vec![0x11, 0, mode, 3];
+        bytes.extend_from_slice(EXPIRATION_MS.to_string().as_bytes());
+        Bytes::from(bytes)
     } else {
-        &[0x10, 0, 1]
-    })
+        Bytes::from(vec![0x10, 0, mode])
+    }
 }
 
+/// The expiration of those messages that have one.
+const EXPIRATION_MS: u64 = 300;
 /// Queues that come and go.
 pub(crate) const CHAOS_QUEUES: [&str; 4] = ["c0", "c1", "c2", "c3"];
 /// Exchanges that come and go.

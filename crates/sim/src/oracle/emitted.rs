@@ -59,6 +59,7 @@ impl Oracle {
                 if *method == (90, 20) {
                     self.commit_refused(*to);
                 }
+                self.on(*to, |channel| channel.is_refused = true);
                 if refusal.is_hard() {
                     self.give_up_all(to.connection);
                 } else {
@@ -208,6 +209,7 @@ impl Oracle {
             entry.durable
                 && entry.belief == Belief::Live
                 && !entry.is_emitted
+                && entry.expires_at.is_none()
                 && self
                     .message(**later)
                     .is_some_and(|later| later.is_acked() && later.sent_at > message.acked_at)

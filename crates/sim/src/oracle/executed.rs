@@ -152,7 +152,11 @@ impl Oracle {
                 is_seen: false,
                 is_flaggable: false,
                 is_recovered: false,
-                expires_at: spec.ttl_ms.map(|ttl| now + ttl),
+                expires_at: [spec.ttl_ms, message.ttl_ms]
+                    .into_iter()
+                    .flatten()
+                    .min()
+                    .map(|ttl| now + ttl),
                 count: model.count,
                 bytes: model.bytes,
             };

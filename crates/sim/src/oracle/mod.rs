@@ -51,6 +51,8 @@ struct ChannelModel {
     /// Sent and not yet heard.
     emissions: VecDeque<(u64, Option<QueueNumber>, MessageNumber, bool)>,
     returned: VecDeque<MessageNumber>,
+    /// The node has closed it.
+    is_refused: bool,
 }
 
 /// What the run is worth, in numbers.
@@ -161,6 +163,7 @@ impl Oracle {
     }
 
     /// A client sends a message. Returns its number.
+    #[expect(clippy::too_many_arguments, reason = "one message, told once")]
     pub(crate) fn sent(
         &mut self,
         group: (u64, u16),
@@ -168,6 +171,7 @@ impl Oracle {
         atomic: bool,
         persistent: bool,
         length: usize,
+        ttl_ms: Option<u64>,
         confirm: bool,
     ) -> MessageNumber {
         self.moment += 1;
@@ -178,6 +182,7 @@ impl Oracle {
             atomic,
             persistent,
             length,
+            ttl_ms,
             confirm,
             is_routed: false,
             executed: 0,
@@ -304,6 +309,9 @@ impl Oracle {
     pub(crate) fn replied(&mut self, key: ChannelKey, reply: &Reply) {
         self.moment += 1;
         match reply {
+            Reply::ChannelClosed => {
+                self.channels.remove(&key);
+            }
             Reply::QueuePurgeOk { message_count } => {
                 if let Some(Awaited::Purge(queue, numbers)) = self.awaited(key)
                     && *message_count > 0
@@ -360,6 +368,13 @@ impl Oracle {
         if is_durable {
             self.settles_are_durable(transaction.executed + 1);
         }
+    }
+
+    /// Whether the node has closed the channel by itself.
+    pub(crate) fn is_refused(&self, key: ChannelKey) -> bool {
+        self.channels
+            .get(&key)
+            .is_some_and(|channel| channel.is_refused)
     }
 
     /// A client heard that its channel was closed by the broker.

@@ -17,6 +17,8 @@ pub(crate) struct MessageModel {
     pub(super) atomic: bool,
     pub(super) persistent: bool,
     pub(super) length: usize,
+    /// Its own time to live, from the moment it enters a queue.
+    pub(super) ttl_ms: Option<u64>,
     pub(super) confirm: bool,
     /// It was routed while every queue of the catalogue was there.
     pub(super) is_routed: bool,
