@@ -168,6 +168,7 @@ class Player:
         elif kind == "raw":
             channel, data = rest
             self.channel(number, channel).conn.send_bytes(bytes.fromhex(data))
+            time.sleep(0.05)  # the answer may come from a channel that no barrier knows
         elif kind == "close":
             link = self.links[number]
             if link.conn:
