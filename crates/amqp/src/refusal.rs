@@ -222,6 +222,8 @@ fn given(side: &Given, other: &Given) -> String {
         Given::Value { text, kind } if *other == Given::Absent => {
             format!("the value '{text}' of type '{kind}'")
         }
+        // RabbitMQ's word for a void beside a value.
+        Given::Value { kind: "void", .. } => "none".to_owned(),
         Given::Value { text, .. } => format!("'{text}'"),
     }
 }

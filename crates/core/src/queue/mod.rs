@@ -11,7 +11,7 @@ use menzil_model::{ConnectionId, Sequence};
 use crate::consumer::ConsumerId;
 
 pub(crate) use index::{Index, Item};
-pub(crate) use settings::{COMPARED, Overflow, Settings, parse_expiration};
+pub(crate) use settings::{Overflow, Settings, compared, parse_expiration};
 
 /// Room that a `Delivering` fact reserves ahead of what goes out, in entries.
 const DELIVERING_AHEAD: u64 = 4096;

@@ -38,6 +38,7 @@ impl Shard {
         let Some(channel) = self.channels.get(&key) else {
             return Ok(());
         };
+        let queue = self.queue_name(key, &queue)?;
         if !consumer_tag.is_empty() && channel.consumers.contains_key(&consumer_tag) {
             return Err(Refusal::ConsumerTagInUse(consumer_tag));
         }

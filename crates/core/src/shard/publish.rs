@@ -68,10 +68,10 @@ impl Shard {
         let properties = Properties::parse(&publish.properties).unwrap_or_default();
         let ttl = properties.expiration.map(parse_expiration).transpose()?;
         let persistent = properties.is_persistent();
+        let keys = RoutingKeys::new(publish.routing_key.as_bytes(), &properties)?;
         if let Some(given) = properties.user_id {
             self.check_user(key, given)?;
         }
-        let keys = RoutingKeys::new(publish.routing_key.as_bytes(), &properties)?;
         let mut targets = std::mem::take(&mut self.targets);
         let _routed = self
             .topology

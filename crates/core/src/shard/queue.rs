@@ -11,14 +11,14 @@ use crate::command::{ChannelKey, QueueBind, QueueDeclare};
 use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag};
 use crate::generated::generated_name;
-use crate::queue::{COMPARED, Queue, Settings};
+use crate::queue::{Queue, Settings, compared};
 use crate::refusal::{Object, Refusal};
 use crate::topology::check_binding;
 use crate::turn::Turn;
 
 impl Shard {
     /// What a queue name in a method means: empty is the last one declared on the channel.
-    fn queue_name(&self, key: ChannelKey, name: &Name) -> Result<Name, Refusal> {
+    pub(super) fn queue_name(&self, key: ChannelKey, name: &Name) -> Result<Name, Refusal> {
         if !name.is_empty() {
             return Ok(name.clone());
         }
@@ -344,7 +344,7 @@ fn check_equivalent(queue: &Queue, key: ChannelKey, declare: &QueueDeclare) -> R
     let durable = declare.durable && !declare.exclusive;
     compare_flag(of, "durable", durable, current.durable)?;
     compare_flag(of, "auto_delete", declare.auto_delete, current.auto_delete)?;
-    for argument in COMPARED {
+    for &argument in compared(is_quorum(&current.arguments)) {
         let default = (argument == "x-queue-type").then_some(Value::LongString(b"classic"));
         compare_argument(
             of,
