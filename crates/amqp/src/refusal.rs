@@ -217,13 +217,12 @@ fn kind_and_name(object: &Object) -> (&'static [u8], &[u8]) {
 /// One side of an inequivalence. RabbitMQ names the type only where the other side is absent.
 fn given(side: &Given, other: &Given) -> String {
     match side {
-        Given::Absent => "none".to_owned(),
         Given::Flag(flag) => format!("'{flag}'"),
         Given::Value { text, kind } if *other == Given::Absent => {
             format!("the value '{text}' of type '{kind}'")
         }
-        // RabbitMQ's word for a void beside a value.
-        Given::Value { kind: "void", .. } => "none".to_owned(),
+        // RabbitMQ's word for what is absent, and for a void beside a value.
+        Given::Absent | Given::Value { kind: "void", .. } => "none".to_owned(),
         Given::Value { text, .. } => format!("'{text}'"),
     }
 }
