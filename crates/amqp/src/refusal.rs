@@ -190,6 +190,12 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
             format!("prefetch_size!=0 ({size})").into_bytes(),
         ),
         Refusal::RecoverWithoutRequeue => (Code::NotImplemented, b"requeue=false".to_vec()),
+        Refusal::DirectReplyTo => failed(
+            "direct reply-to ('amq.rabbitmq.reply-to') is not supported by this broker yet: \
+             declare an exclusive queue for the replies"
+                .to_owned(),
+        ),
+        Refusal::NoReplyConsumer => failed("fast reply consumer does not exist".to_owned()),
         Refusal::LimitReached { what, limit } => failed(format!(
             "number of {what} has reached the maximum ({limit})"
         )),

@@ -7,6 +7,7 @@ use menzil_model::fact::{Entries, Entry, Extent, Published, Ranges, Why};
 use menzil_model::{Fact, Map, Message, Name, Properties, QueueId, Sequence};
 
 use super::Shard;
+use super::consume::DIRECT_REPLY_TO;
 use crate::channel::{HeldPublish, Mode};
 use crate::command::{ChannelKey, Publish};
 use crate::effect::Output;
@@ -68,6 +69,9 @@ impl Shard {
         let properties = Properties::parse(&publish.properties).unwrap_or_default();
         let ttl = properties.expiration.map(parse_expiration).transpose()?;
         let persistent = properties.is_persistent();
+        if properties.reply_to == Some(DIRECT_REPLY_TO) {
+            return Err(Refusal::NoReplyConsumer);
+        }
         let keys = RoutingKeys::new(publish.routing_key.as_bytes(), &properties)?;
         if let Some(given) = properties.user_id {
             self.check_user(key, given)?;
