@@ -150,6 +150,11 @@ impl Queue {
         }
     }
 
+    /// Whether it has a length limit.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.settings.length_max.is_some() || self.settings.bytes_max.is_some()
+    }
+
     /// Whether one more entry, after `pending` others of `pending_bytes`, passes a limit.
     pub(crate) fn is_over(&self, pending: u64, pending_bytes: u64) -> bool {
         let count = self.index.ready_count() + pending;
