@@ -32,7 +32,10 @@ class Generator:
         self.count = rng.choice([1, 1, 2, 2, 3])
         self.tx = rng.random() < 0.15  # tx and confirm are kept apart mostly, or each would end soon
         self.made = {"q": set(), "x": set()}  # names an earlier step tried to make: most steps want these
-        self.rough = rng.random() < 0.35  # a conversation with malformed frames
+        self.leaves = rng.random() < 0.4  # connections end; then no consumer is no_ack: what a dying connection gives
+        # back, RabbitMQ may hand to a no_ack consumer of that same connection, where it is gone
+        self.tame = rng.random() < 0.45  # a conversation without mistakes, to get far into the queues
+        self.rough = not self.tame and rng.random() < 0.5  # a conversation with malformed frames
 
     def value(self):
         return V(*self.rng.choice(VALUES))
@@ -46,10 +49,12 @@ class Generator:
             capabilities = {key: value for key, value in CAPABILITIES.items() if rng.random() < 0.85}
             options.append({"capabilities": capabilities, "frame_max": rng.choice([131072, 131072, 131072, 8192])})
         steps = self.prelude() if self.flag(0.8) else []
-        steps += [self.step(self.early if index < 3 else self.later) for index in range(rng.randint(4, 26))]
+        steps += [self.step(self.early if index < 3 and not self.tame else self.later) for index in range(rng.randint(10, 40) if self.tame else rng.randint(4, 26))]
         return {"connections": options, "steps": steps}
 
     def place(self):
+        if self.tx and self.tame:
+            return 0, 1
         return self.rng.randrange(self.count), self.rng.choice([1, 1, 1, 2, 3])
 
     def pick(self, weighted):
@@ -73,10 +78,10 @@ class Generator:
         """Something that works, so that what follows has something to meet."""
         rng, steps = self.rng, []
         for name in rng.sample(QUEUES, rng.choice([1, 2, 2, 3])):
-            steps.append(["queue.declare", {"queue": name, "durable": self.flag(0.8)}])
+            steps.append(["queue.declare", {"queue": name, "durable": self.tame or self.flag(0.8)}])
             self.made["q"].add(name)
-        for name in rng.sample(EXCHANGES, rng.choice([0, 1, 1, 2])):
-            steps.append(["exchange.declare", {"exchange": name, "type": rng.choice(TYPES)}])
+        for name in rng.sample(EXCHANGES, rng.choice([1, 2, 3] if self.tame else [0, 1, 1, 2])):
+            steps.append(["exchange.declare", {"exchange": name, "type": TYPES[EXCHANGES.index(name)] if self.tame or self.flag(0.5) else rng.choice(TYPES)}])
             self.made["x"].add(name)
             steps.append(["queue.bind", {"queue": rng.choice(sorted(self.made["q"])), "exchange": name, **self.binding()}])
         if self.flag(0.3) and not self.tx:
@@ -91,27 +96,34 @@ class Generator:
 
     def later(self):
         rough = 2 if self.rough else 0
-        return self.pick([(self.queue_declare, 8), (self.exchange_declare, 5), (self.bind, 8), (self.unbind, 3),
-                          (self.exchange_bind, 4), (self.publish, 28), (self.get, 7), (self.consume, 9),
+        odd = 0 if self.tame else 2
+        return self.pick([(self.queue_declare, 2 if self.tame else 8), (self.exchange_declare, 2 if self.tame else 5), (self.bind, 8), (self.unbind, 3),
+                          (self.exchange_bind, 4), (self.publish, 28), (self.get, 7), (self.consume, 12),
                           (self.settle, 16), (self.cancel, 3), (self.qos, 3), (self.recover, 2), (self.purge, 2),
-                          (self.delete, 4), (self.exchange_delete, 2), (self.mode, 3), (self.channel, 2),
-                          (self.pipeline, 6), (self.odd, 2 + rough), (self.frame, rough * 2), (self.goodbye, 1)])()
+                          (self.delete, 4), (self.exchange_delete, 2), (self.mode, 14 if self.tx else 3), (self.channel, 2),
+                          (self.pipeline, 6), (self.odd, odd + rough), (self.frame, rough * 2), (self.goodbye, 2)])()
 
     def flag(self, chance=0.5):
         return self.rng.random() < chance
 
+    def slip(self, chance):
+        """Whether to make a mistake here."""
+        return self.rng.random() < chance and not self.tame
+
     def queue_name(self, empty=0.08):
         rng = self.rng
+        if self.tame:
+            return self.known("q", QUEUES)
         if rng.random() < empty:
             return ""
         return rng.choice(["~missing", "amq.~mine", "$0", "~q0\r\n"]) if rng.random() < 0.03 else self.known("q", QUEUES)
 
     def known(self, kind, names):
         made = sorted(self.made[kind])
-        return self.rng.choice(made) if made and self.flag(0.93) else self.rng.choice(names)
+        return self.rng.choice(made) if made and (self.tame or self.flag(0.93)) else self.rng.choice(names)
 
     def exchange_name(self):
-        if self.flag(0.07):
+        if self.slip(0.07):
             return self.rng.choice(["", "~nox", "amq.~x", "amq.direct", "amq.rabbitmq.trace"])
         return self.known("x", EXCHANGES)
 
@@ -119,6 +131,10 @@ class Generator:
 
     def queue_declare(self):
         rng = self.rng
+        if self.tame:
+            name = rng.choice(QUEUES)
+            self.made["q"].add(name)
+            return "method", "queue.declare", {"queue": name, "durable": True}
         if self.flag(0.12):
             return "method", "queue.declare", {"queue": self.queue_name(), "passive": True}
         args = {"queue": rng.choice(QUEUES) if self.flag(0.6) else self.queue_name(), "durable": self.flag(0.8)}
@@ -155,6 +171,10 @@ class Generator:
 
     def exchange_declare(self):
         rng = self.rng
+        if self.tame:
+            name = rng.choice(EXCHANGES)
+            self.made["x"].add(name)
+            return "method", "exchange.declare", {"exchange": name, "type": TYPES[EXCHANGES.index(name)]}
         kind = rng.choice(TYPES) if self.flag(0.97) else rng.choice(["nope", "Direct", ""])
         args = {"exchange": rng.choice(EXCHANGES) if self.flag(0.6) else self.exchange_name(), "type": kind}
         self.made["x"] |= {args["exchange"]} & set(EXCHANGES)
@@ -171,7 +191,7 @@ class Generator:
             arguments = {rng.choice(["h", "k", "x-h"]): self.value() for _ in range(rng.choice([0, 1, 1, 2]))}
             if self.flag(0.8):
                 arguments["x-match"] = rng.choice(["all", "any", "all-with-x", "any-with-x"])
-            if self.flag(0.04):
+            if self.slip(0.04):
                 arguments["x-match"] = rng.choice(["nope", V("I", 1)])
             args["arguments"] = arguments
         return args
@@ -206,7 +226,7 @@ class Generator:
 
     def publish(self):
         rng, props = self.rng, {}
-        if self.flag(0.5):
+        if self.flag(0.5) or not self.made["x"] and self.tame:
             exchange, key = "", self.known("q", QUEUES)
         else:
             exchange, key = self.exchange_name(), rng.choice(KEYS)
@@ -219,28 +239,31 @@ class Generator:
             headers = {rng.choice(["h", "k", "x-h", "z"]): self.value() for _ in range(rng.choice([1, 2]))}
         for name in ("CC", "BCC"):
             if self.flag(0.06):
-                headers[name] = [rng.choice([*KEYS, *QUEUES]) for _ in range(rng.choice([0, 1, 2]))] if self.flag(0.85) else self.value()
+                headers[name] = [rng.choice([*KEYS, *QUEUES]) for _ in range(rng.choice([0, 1, 2]))] if not self.slip(0.15) else self.value()
         if headers or self.flag(0.03):
             props["headers"] = headers
         if self.flag(0.06):
-            props["expiration"] = rng.choice(["600000", "600000", "abc", "-1", "", "1.5", "315360000001", "+600000"])
+            props["expiration"] = "600000" if self.tame else rng.choice(["600000", "600000", "abc", "-1", "", "1.5", "315360000001", "+600000"])
         for name, value in (("message_id", "id"), ("correlation_id", "c"), ("reply_to", "~q1"), ("timestamp", 1700000000), ("type", "t"),
                             ("app_id", "app"), ("content_type", "text/plain"), ("content_encoding", "utf-8"), ("priority", 3), ("cluster_id", "cl")):
             if self.flag(0.05):
                 props[name] = value
         if self.flag(0.02):
-            props["user_id"] = rng.choice(["guest", "other"])
+            props["user_id"] = "other" if self.slip(0.5) else "guest"
         body = "".join(rng.choice("abcdefgh") for _ in range(rng.choice([0, 1, 5, 5, 5, 30]))) if self.flag(0.97) else "b" * rng.choice([8184, 8185, 20000, 131064, 131065, 300000])
-        flags = ("m" if self.flag(0.35) else "") + ("i" if self.flag(0.004) else "")
+        flags = ("m" if self.flag(0.35) else "") + ("i" if self.slip(0.004) else "")
         return "publish", exchange, key, body, props, flags
 
     def get(self):
         return "method", "basic.get", {"queue": self.queue_name(), "no_ack": self.flag(0.4)}
 
     def consume(self):
-        args = {"queue": self.queue_name(), "consumer_tag": self.rng.choice(TAGS), "no_ack": self.flag(0.3)}
-        if self.flag(0.08):
+        args = {"queue": self.queue_name(), "consumer_tag": self.rng.choice(TAGS), "no_ack": self.flag(0.4) and not self.leaves}
+        if self.slip(0.08):
             args["exclusive"] = True
+        if self.tame and args["consumer_tag"]:  # each tag once, or the connection would be closed
+            self.tags = getattr(self, "tags", 0) + 1
+            args["consumer_tag"] = f"t{self.tags}"
         if self.flag(0.05):
             args["no_local"] = True
         if self.flag(0.04) and args["consumer_tag"]:
@@ -249,7 +272,7 @@ class Generator:
 
     def settle(self):
         rng = self.rng
-        if self.flag(0.08):
+        if self.slip(0.08):
             name = rng.choice(["basic.ack", "basic.nack", "basic.reject"])
             return "method", name, {"delivery_tag": rng.choice([0, 1, 2, 3, 50, 2**63])}
         if self.flag(0.06):
@@ -261,19 +284,24 @@ class Generator:
         return "settle", verb, round(rng.random(), 3), args
 
     def cancel(self):
-        return "method", "basic.cancel", {"consumer_tag": self.rng.choice(["c0", "c1", "c2", "none"]), "nowait": self.flag(0.1)}
+        return "method", "basic.cancel", {"consumer_tag": self.rng.choice(["c0", "c1", "c2", "t1", "t2", "t3"]), "nowait": self.flag(0.1)}
 
     def qos(self):
         return "method", "basic.qos", {"prefetch_count": self.rng.choice([0, 1, 1, 2, 3, 10]), "global": self.flag(0.03),
-                                       "prefetch_size": 1 if self.flag(0.02) else 0}
+                                       "prefetch_size": 1 if self.slip(0.02) else 0}
 
     def recover(self):
-        return "method", self.rng.choice(["basic.recover", "basic.recover", "basic.recover-async"]), {"requeue": self.flag(0.9)}
+        return "method", self.rng.choice(["basic.recover", "basic.recover", "basic.recover-async"]), {"requeue": not self.slip(0.1)}
 
     def mode(self):
+        if self.tx and self.tame:  # one channel's affair, so that commit meets select
+            if not getattr(self, "selected", False):
+                self.selected = True
+                return "method", "tx.select", {}
+            return "method", self.rng.choice(["tx.commit", "tx.commit", "tx.rollback"]), {}
         if self.tx:
             return "method", self.rng.choice(["tx.select", "tx.commit", "tx.commit", "tx.rollback"]), {}
-        if self.flag(0.07):
+        if self.slip(0.07):
             return "method", self.rng.choice(["tx.select", "tx.commit", "tx.rollback"]), {}
         return "method", "confirm.select", {"nowait": self.flag(0.1)}
 
@@ -286,7 +314,7 @@ class Generator:
         return "pipeline", made
 
     def goodbye(self):
-        return (self.rng.choice(["close", "close", "drop"]),)
+        return (self.rng.choice(["close", "close", "drop"]),) if self.leaves else self.channel()
 
     # what no client should say
 
@@ -296,7 +324,7 @@ class Generator:
             (("method", "channel.flow", {"active": False}), 1), (("method", "channel.flow-ok", {"active": True}), 1),
             (("method", "access.request", {"realm": "/data"}), 0), (("method", "basic.qos-ok", {}), 1),
             (("method", "queue.declare-ok", {"queue": "~q0"}), 1), (("method", "confirm.select-ok", {}), 1),
-            (("method", "channel.close-ok", {}), 1), (("method", "connection.open", {"virtual_host": "/"}), 1),
+            (("method", "connection.open", {"virtual_host": "/"}), 1),
             (("method", "connection.close", {"reply_code": 200}), 1), (("method", "tx.commit", {}), 2),
             (("method", "queue.bind", {"queue": "", "exchange": "~x0", "routing_key": ""}), 3),
             (("method", "connection.update-secret", {"new_secret": "s", "reason": "r"}), 0),

@@ -10,7 +10,9 @@ the end of a connection. Set aside:
     with the rest. Delivery tags are compared as the set the channel handed out in that step;
   - confirms: compared as the sets of tags acked and nacked by the step's end, however they were coalesced;
     that a return came after the confirm of its publish is written down as an event of its own;
-  - the confirms and consumers of a channel in the step that closed it by an error;
+  - the confirms and consumers of a channel in the step that closed it, or its connection, by an error; of a pipeline
+    with an error, whatever came behind the error;
+  - line breaks within a printed Erlang term;
   - the order of what a lost connection held unacknowledged, when another consumer gets it at once: RabbitMQ's channels
     give back independently of each other;
   - message counts within a pipeline, which RabbitMQ reads while its publishes are on their way;
@@ -46,7 +48,8 @@ def canonical(seen):
                 rest.append(text)
         if rest:
             out[place] = rest
-        if any(text.startswith("channel.close ") for text in rest):
+        ended = any(event[0] == "eof" for event in seen.get(place.split("/")[0] + "/0", []))
+        if ended or any(text.startswith("channel.close ") for text in rest):
             continue  # what else the channel would have said is up to chance
         for key, texts in streams.items():
             if lost:  # stable: what was redelivered goes behind the rest, in an order of its own

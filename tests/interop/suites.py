@@ -14,7 +14,8 @@ import broker as brokers
 import install
 
 HERE = pathlib.Path(__file__).resolve().parent
-LAPIN = ["conn_refused", "connection", "publisher_confirms", "runtime_isolation", "smol", "tokio"]
+# conn_refused is left out: it asks no broker anything.
+LAPIN = ["connection", "publisher_confirms", "runtime_isolation", "smol", "tokio"]
 SKIPPED = 77  # a script's exit code for "does not apply here"; its last line says why
 
 
@@ -47,6 +48,8 @@ class Suite:
         environment.pop("MENZIL_CONTROL", None)
         if broker.can_kill:
             environment["MENZIL_CONTROL"] = str(server.path)
+        if broker.name == "menzil":
+            environment["INTEROP_BINARY"] = str(broker.binary)
         return environment
 
     def execute(self, command, environment, folder):
@@ -67,12 +70,15 @@ class Suite:
 class PytestSuite(Suite):
     """Tests under pytest; the checked-in list says which run."""
 
-    def __init__(self, name, seconds, arguments, requirement=None, plugins=(), listed=True):
+    def __init__(self, name, seconds, arguments, requirement=None, plugins=(), listed=True, needs=()):
         super().__init__(name, seconds)
+        self.needs = needs
         self.arguments, self.requirement, self.plugins, self.listed = arguments, requirement, plugins, listed
 
     def prepare(self):
         self.python = install.python()
+        if self.needs:
+            install.debian(*self.needs)
         self.folder = install.sdist(install.pinned(self.requirement)) if self.requirement else HERE
 
     def run(self, broker, server, pattern):
@@ -154,10 +160,15 @@ class CargoSuite(Suite):
         return results
 
 
+# What single cases need of the machine.
+NEEDS = {"test_failed_sync": (("strace", "strace"),)}
+
+
 def all_suites(with_rust=False, whole=False):
     """In the order in which they run: ours first, since they say most about what is wrong."""
     scripts = HERE / "scripts"
-    found = [PytestSuite(f"cases-{path.stem.removeprefix('test_')}", 300, [f"cases/{path.name}"], listed=False)
+    found = [PytestSuite(f"cases-{path.stem.removeprefix('test_')}", 300, [f"cases/{path.name}"], listed=False,
+                         needs=NEEDS.get(path.stem, ()))
              for path in sorted((HERE / "cases").glob("test_*.py"))]
     found += [ScriptSuite(path, [], 180, ["python"]) for path in sorted(scripts.glob("demo_*.py"))]
     php = (("php", "php-cli"), ("/usr/share/php/PhpAmqpLib/autoload.php", "php-amqplib"))

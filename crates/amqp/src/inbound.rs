@@ -276,6 +276,15 @@ impl Inbound {
         }
     }
 
+    /// The driver saw [`menzil_core::Reply::ChannelClosed`] for this channel: from the next input
+    /// on, the number is free and using it without open is an error. Without this call what
+    /// comes on it is ignored.
+    pub fn channel_closed(&mut self, channel: ChannelId) {
+        if matches!(self.channels.get(&channel), Some(Slot::Leaving)) {
+            self.channels.remove(&channel);
+        }
+    }
+
     /// The driver saw a hard [`menzil_core::Output::Refused`]: from now on only close-ok counts.
     pub fn connection_refused(&mut self) {
         if matches!(self.phase, Phase::Running | Phase::Renewing) {

@@ -6,8 +6,8 @@
 //! 1. read the socket, call [`Inbound::receive`] with the bytes;
 //! 2. carry out the [`Action`]s in order: a command in the shard, its effects to the
 //!    [`Outbound`] of the connection that they name (and a refusal of this connection's request
-//!    also to [`Inbound::channel_refused`] or [`Inbound::connection_refused`], before the next
-//!    input), what the session sends itself to [`Outbound::send`];
+//!    also to [`Inbound::channel_refused`] or [`Inbound::connection_refused`], a closed channel to
+//!    [`Inbound::channel_closed`], before the next input), what the session sends itself to [`Outbound::send`];
 //! 3. [`Outbound::flush`], then write what [`Outbound::transmit`] shows and tell
 //!    [`Outbound::advance`] how much went;
 //! 4. when the journal has committed up to [`Outbound::waits_for`], [`Outbound::committed`] and

@@ -190,6 +190,12 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
             format!("prefetch_size!=0 ({size})").into_bytes(),
         ),
         Refusal::RecoverWithoutRequeue => (Code::NotImplemented, b"requeue=false".to_vec()),
+        Refusal::DirectReplyTo => failed(
+            "direct reply-to ('amq.rabbitmq.reply-to') is not supported by this broker yet: \
+             declare an exclusive queue for the replies"
+                .to_owned(),
+        ),
+        Refusal::NoReplyConsumer => failed("fast reply consumer does not exist".to_owned()),
         Refusal::LimitReached { what, limit } => failed(format!(
             "number of {what} has reached the maximum ({limit})"
         )),
@@ -217,11 +223,12 @@ fn kind_and_name(object: &Object) -> (&'static [u8], &[u8]) {
 /// One side of an inequivalence. RabbitMQ names the type only where the other side is absent.
 fn given(side: &Given, other: &Given) -> String {
     match side {
-        Given::Absent => "none".to_owned(),
         Given::Flag(flag) => format!("'{flag}'"),
         Given::Value { text, kind } if *other == Given::Absent => {
             format!("the value '{text}' of type '{kind}'")
         }
+        // RabbitMQ's word for what is absent, and for a void beside a value.
+        Given::Absent | Given::Value { kind: "void", .. } => "none".to_owned(),
         Given::Value { text, .. } => format!("'{text}'"),
     }
 }
@@ -367,8 +374,34 @@ mod tests {
                  '/'",
             ),
             (
-                Refusal::UnknownQueueType(Name::from("t")),
-                "406 PRECONDITION_FAILED - unknown queue type 't'",
+                Refusal::ArgumentOfOtherType {
+                    object: queue(),
+                    argument: Name::from("x-max-age"),
+                    kind: "classic",
+                },
+                "406 PRECONDITION_FAILED - invalid arg 'x-max-age' for queue 'q' in vhost '/' of \
+                 queue type rabbit_classic_queue",
+            ),
+            (
+                Refusal::ServerNamed { kind: "quorum" },
+                "406 PRECONDITION_FAILED - Cannot declare a server-named queue for type \
+                 rabbit_quorum_queue",
+            ),
+            (
+                Refusal::UserId {
+                    given: Name::from("a"),
+                    user: Name::from("b"),
+                },
+                "406 PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was \
+                 'b'",
+            ),
+            (
+                Refusal::InvalidMatchType {
+                    kind: "signedint",
+                    value: "5".to_owned(),
+                },
+                "406 PRECONDITION_FAILED - Invalid x-match field type signedint (value 5); \
+                 expected longstr",
             ),
             (
                 Refusal::UnknownExchangeType(Name::empty()),

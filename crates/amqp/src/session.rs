@@ -4,7 +4,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use menzil_core::{Effect, Output};
+use menzil_core::{Effect, Output, Reply};
 use menzil_model::ConnectionId;
 
 use crate::action::{Action, Outgoing};
@@ -42,18 +42,21 @@ impl AmqpSession {
         self.inbound.receive(now_ms, bytes, entropy, out);
     }
 
-    /// As [`Outbound::handle`]; the receiving half hears of refusals.
+    /// As [`Outbound::handle`]; the receiving half hears of refusals and closed channels.
     pub fn handle(&mut self, effect: Effect) {
-        if let Effect::Channel {
-            to,
-            output: Output::Refused { refusal, .. },
-            ..
-        } = &effect
-        {
-            if refusal.is_hard() {
-                self.inbound.connection_refused();
-            } else {
-                self.inbound.channel_refused(to.channel);
+        if let Effect::Channel { to, output, .. } = &effect {
+            match output {
+                Output::Refused { refusal, .. } if refusal.is_hard() => {
+                    self.inbound.connection_refused();
+                }
+                Output::Refused { .. } => self.inbound.channel_refused(to.channel),
+                Output::Reply(Reply::ChannelClosed) => self.inbound.channel_closed(to.channel),
+                Output::Reply(_)
+                | Output::Deliver { .. }
+                | Output::GetOk { .. }
+                | Output::Return { .. }
+                | Output::Confirm { .. }
+                | Output::Cancelled { .. } => {}
             }
         }
         self.outbound.handle(effect);

@@ -26,6 +26,7 @@ fn config() -> SessionConfig {
 /// What a broker does and says when the input comes in chunks of those sizes, in turn.
 fn run(input: &[u8], sizes: &[usize]) -> (Vec<String>, Vec<(u16, String)>) {
     let mut broker = Broker::new(config());
+    broker.hides_closes = true;
     let (mut rest, mut said) = (input, Vec::new());
     for size in sizes.iter().cycle() {
         let (chunk, left) = rest.split_at((*size).min(rest.len()));

@@ -138,7 +138,8 @@ fn connection_exceptions() {
                 raw(HEADER, 1, &header_payload(60, 0, 0, b"\x80\x00\x09text")),
             ]
             .concat(),
-            "502 SYNTAX_ERROR - content header properties do not read: Truncated [60.40]",
+            "502 SYNTAX_ERROR - content header properties do not read: a value runs past the end \
+             of the frame [60.40]",
         ),
         (
             "immediate",
@@ -334,9 +335,26 @@ fn a_message_over_the_limit_ends_its_channel_alone() {
         broker.receive(&channel_close(1)),
         [(1, "channel.close-ok".to_owned())]
     );
-    assert_eq!(broker.receive(&channel_open(1)), []);
     let said = broker.receive(&[channel_close_ok(1), channel_open(1)].concat());
     assert_eq!(said, [(1, "channel.open-ok".to_owned())]);
+}
+
+#[test]
+fn a_channel_is_not_opened_again_before_its_error_is_answered() {
+    let mut broker = Broker::open();
+    let refusal = Refusal::NoQueueDeclared;
+    broker.output(
+        1,
+        0,
+        Output::Refused {
+            refusal,
+            method: (60, 70),
+        },
+    );
+    broker.said();
+    let said = broker.receive(&channel_open(1));
+    let words = "connection.close 504 CHANNEL_ERROR - second 'channel.open' seen [20.10]";
+    assert_eq!(texts(&said), [words]);
 }
 
 #[test]
@@ -390,6 +408,27 @@ fn a_close_sent_before_the_refusal_was_seen_is_answered() {
     assert_eq!(texts(&broker.said()), [words, "channel.close-ok"]);
     let said = broker.receive(&[channel_close_ok(1), channel_open(1)].concat());
     assert_eq!(texts(&said), ["channel.open-ok"]);
+}
+
+#[test]
+fn what_was_sent_behind_a_close_is_ignored_until_it_is_answered() {
+    let mut broker = Broker::open();
+    let behind = [
+        publish(1, b"abc", 2),
+        publish_method(1, true),
+        body(1, b"x"),
+    ]
+    .concat();
+    let said = broker.receive(&[channel_close(1), behind.clone()].concat());
+    assert_eq!(texts(&said), ["channel.close-ok"]);
+    assert_eq!(broker.commands.len(), 1);
+    // Now the client can know.
+    let said = broker.receive(&behind);
+    let words = "connection.close 504 CHANNEL_ERROR - expected 'channel.open' [60.40]";
+    assert_eq!(texts(&said), [words]);
+    let mut broker = Broker::open();
+    let said = broker.receive(&[channel_close(1), channel_open(1)].concat());
+    assert_eq!(texts(&said), ["channel.close-ok", "channel.open-ok"]);
 }
 
 #[test]

@@ -71,7 +71,7 @@ pub(crate) fn compare_argument(
         return Ok(());
     }
     let given = |value: Option<Value<'_>>| match value {
-        None | Some(Value::Void) => Given::Absent,
+        None => Given::Absent,
         Some(value) => Given::Value {
             text: printed(&value),
             kind: value.type_name(),
@@ -131,8 +131,8 @@ fn printed(value: &Value<'_>) -> String {
         Value::Array(items) if items.as_bytes().is_empty() => "[]".to_owned(),
         Value::Table(_) => "[table]".to_owned(),
         Value::Array(_) => "[array]".to_owned(),
-        Value::Void
-        | Value::F32(_)
+        Value::Void => "undefined".to_owned(),
+        Value::F32(_)
         | Value::F64(_)
         | Value::Timestamp(_)
         | Value::I8(_)

@@ -171,6 +171,10 @@ pub enum Refusal {
     PrefetchSize(u32),
     /// `requeue=false` of recover is not implemented. Hard.
     RecoverWithoutRequeue,
+    /// Consuming from the pseudo-queue of direct reply-to, which is not built yet.
+    DirectReplyTo,
+    /// A publish asks for direct replies, and its channel has no consumer of them.
+    NoReplyConsumer,
     /// A bound of this broker is reached: what, and how many.
     LimitReached {
         /// What there are too many of.

@@ -106,8 +106,26 @@ impl<D: Disk> Journal<D> {
         Ok(Space::Ample)
     }
 
-    /// The next segment of at least that length. Waits for one that is being prepared.
+    /// The next segment of at least that length. Waits for one that is being prepared, and,
+    /// while a thread runs the journal, for space: what was appended cannot be taken back, and
+    /// nothing of it is acknowledged before it is written, so a full disk loses nothing.
     pub(crate) fn take_prepared(&self, length: u64) -> Result<Segment<D::File>, StorageError> {
+        loop {
+            match self.try_take_prepared(length) {
+                Err(StorageError::Full) if self.may_wait_for_space() => {
+                    self.check()?;
+                    std::thread::sleep(self.options.full_retry);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn may_wait_for_space(&self) -> bool {
+        self.preparer.background.load(Ordering::Acquire) && !locked(&self.pending).closed
+    }
+
+    fn try_take_prepared(&self, length: u64) -> Result<Segment<D::File>, StorageError> {
         if let Some(segment) = self.pop_prepared(length) {
             return Ok(segment);
         }

@@ -4,10 +4,12 @@
 
 mod common;
 
-use common::{Kept, SEGMENT, append, open_with, small};
+use std::time::Duration;
+
+use common::{Kept, SEGMENT, append, eventually, open_with, small};
 use menzil_journal::testing::MemoryDisk;
 use menzil_journal::{CheckpointError, Journal, OpenError, Options, Space, StorageError};
-use menzil_model::ShardId;
+use menzil_model::{Class, ShardId};
 
 const SHARD: ShardId = ShardId(1);
 
@@ -185,4 +187,51 @@ fn a_checkpoint_waits_for_committed_and_never_goes_back() {
         .unwrap();
     let older = journal.install_checkpoint(SHARD, 1, &[b"x"], std::iter::empty());
     assert!(matches!(older, Err(CheckpointError::Older { current: 2 })));
+}
+
+#[test]
+fn a_running_journal_waits_for_space_with_what_was_appended() {
+    let options = Options {
+        full_retry: Duration::from_millis(1),
+        ..small()
+    };
+    let (disk, journal) = full_disk(options);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| journal.run(|_| {}));
+        // Far more than the reserve holds: nobody asked whether there is room.
+        let mut last = 0;
+        for _ in 0..400 {
+            last = journal
+                .append(SHARD, Class::Message, |bytes| bytes.extend([7; 4096]))
+                .index;
+        }
+        eventually("the reserve to be used up", || {
+            journal.pending_bytes() > 0 && journal.space() == Space::Full
+        });
+        assert!(journal.committed(SHARD) < last, "it cannot all be written");
+        disk.set_capacity(None);
+        eventually("the rest to be written", || {
+            journal.committed(SHARD) == last
+        });
+        journal.close();
+        assert!(writer.join().unwrap().is_ok());
+    });
+}
+
+#[test]
+fn a_journal_that_waits_for_space_can_be_closed() {
+    let options = Options {
+        full_retry: Duration::from_millis(1),
+        ..small()
+    };
+    let (_disk, journal) = full_disk(options);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| journal.run(|_| {}));
+        for _ in 0..400 {
+            journal.append(SHARD, Class::Message, |bytes| bytes.extend([7; 4096]));
+        }
+        eventually("the disk to be full", || journal.space() == Space::Full);
+        journal.close();
+        assert!(matches!(writer.join().unwrap(), Err(StorageError::Full)));
+    });
 }

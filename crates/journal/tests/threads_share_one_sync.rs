@@ -6,9 +6,9 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::Kept;
+use common::{Kept, eventually};
 use menzil_journal::{Journal, OpenError, Options, OsDisk, StorageError, verify};
 use menzil_model::{Class, ShardId};
 
@@ -38,18 +38,6 @@ fn options() -> Options {
     Options {
         segment_bytes: 256 << 10,
         ..Options::default()
-    }
-}
-
-/// Polls with a generous limit.
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(
-            start.elapsed() < Duration::from_secs(30),
-            "waited for {what}"
-        );
-        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -207,3 +207,18 @@ impl Settings {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_explained_in_the_documents() {
+        let document = include_str!("../../../docs/configuration.md");
+        let keys = toml::Table::try_from(Settings::default()).unwrap();
+        for key in keys.keys() {
+            assert!(document.contains(&format!("| `{key}` |")), "{key}");
+        }
+        assert_eq!(document.matches("\n| `").count(), keys.len());
+    }
+}

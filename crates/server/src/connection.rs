@@ -110,13 +110,6 @@ impl Connection {
             self.linger().await;
         }
         self.report(&end);
-        let (node, link) = (&self.node, &self.link);
-        node.links.lock().remove(&link.id);
-        let add = |sum: &AtomicU64, part: &AtomicU64| {
-            sum.fetch_add(part.load(Ordering::Relaxed), Ordering::Relaxed);
-        };
-        add(&node.bytes_in, &link.bytes_in);
-        add(&node.bytes_out, &link.bytes_out);
     }
 
     async fn serve(&mut self) -> End {
@@ -136,18 +129,26 @@ impl Connection {
             self.arm(timer.as_mut());
             let reads = self.may_read();
             let writes = link.blocked.load(Ordering::Acquire);
+            let mut was_woken = false;
             tokio::select! {
                 () = poll_fn(|cx| self.poll_read(cx)), if reads => {}
                 _ = link.socket().writable(), if writes => {
                     link.blocked.store(false, Ordering::Release);
                     self.flush();
                 }
-                () = link.wake.notified() => self.look_around(),
+                () = link.wake.notified() => {
+                    self.look_around();
+                    was_woken = true;
+                }
                 () = timer.as_mut() => self.on_time(),
                 _ = stopping.wait_for(|stopping| *stopping), if !told_to_stop => {
                     told_to_stop = true;
                     self.on_stop();
                 }
+            }
+            if was_woken {
+                // A long backlog comes in many such rounds; others run in between.
+                tokio::task::yield_now().await;
             }
         }
     }
@@ -232,6 +233,7 @@ impl Connection {
     fn hear_refusals(&mut self) {
         for refused in self.link.take_refusals() {
             match refused {
+                Refused::ClosedByClient(channel) => self.inbound.channel_closed(channel),
                 Refused::Channel(channel) => self.inbound.channel_refused(channel),
                 Refused::Connection => {
                     self.is_closing = true;
@@ -325,6 +327,7 @@ impl Connection {
             self.carry_out();
         }
         self.tell_of_the_disk();
+        self.flush();
     }
 
     /// `connection.blocked` and `connection.unblocked`, to publishers that asked for it.
@@ -363,7 +366,7 @@ impl Connection {
         match question {
             Question::Login { user, password } => {
                 let Some(verdict) = self.check_login(&user, password).await else {
-                    return self.on_time();
+                    return;
                 };
                 let now_ms = self.node.clock.now_ms();
                 self.inbound
@@ -384,14 +387,23 @@ impl Connection {
         self.receive(&[]);
     }
 
-    /// `None` where the handshake took too long meanwhile.
+    /// `None` where the connection ended meanwhile, such as for taking too long.
     async fn check_login(
         &mut self,
         user: &[u8],
         password: Secret,
     ) -> Option<Result<Name, AuthError>> {
-        let login = self.node.users.login(user, password, self.link.peer.ip());
-        let verdict = tokio::time::timeout_at(self.deadline(), login).await.ok()?;
+        let users = Arc::clone(&self.node.users);
+        let mut login = pin!(users.login(user, password, self.link.peer.ip()));
+        let verdict = loop {
+            tokio::select! {
+                verdict = login.as_mut() => break verdict,
+                () = tokio::time::sleep_until(self.deadline()) => self.on_time(),
+            }
+            if self.end.is_some() {
+                return None;
+            }
+        };
         self.user = Name::cut(user);
         if let Err(refused) = verdict {
             log::warn(
@@ -504,6 +516,20 @@ impl Connection {
                 ("why", &why),
             ],
         );
+    }
+}
+
+impl Drop for Connection {
+    /// However the task ends, by a panic or with the runtime too, nobody keeps anything of it.
+    fn drop(&mut self) {
+        self.leave();
+        let (node, link) = (&self.node, &self.link);
+        node.links.lock().remove(&link.id);
+        let add = |sum: &AtomicU64, part: &AtomicU64| {
+            sum.fetch_add(part.load(Ordering::Relaxed), Ordering::Relaxed);
+        };
+        add(&node.bytes_in, &link.bytes_in);
+        add(&node.bytes_out, &link.bytes_out);
     }
 }
 

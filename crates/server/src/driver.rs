@@ -39,6 +39,9 @@ const LOW_ROOM_BYTES: u64 = 256 << 10;
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// Times that one flush gives credit back and sends what that brings; see ADR 0001.
+const ROUNDS_MAX: u32 = 4;
+
 /// The exit code of a node that stopped because its disk, or its own state, cannot be trusted.
 pub const EXIT_STORAGE: i32 = 70;
 
@@ -76,15 +79,30 @@ impl Node {
     /// Flushes every link of the list, and tells shards of the room that deliveries left,
     /// until nobody has anything to send.
     pub(crate) fn flush(&self, touched: &mut Touched) {
+        let mut rounds = 0;
         while let Some(link) = touched.pop() {
             link.flush(self);
-            self.give_back(&link, touched);
+            if !link.has_drained(self.credit_step()) {
+                continue;
+            }
+            if rounds < ROUNDS_MAX {
+                rounds += 1;
+                self.give_back(&link, touched);
+            } else {
+                // A fast reader with a long backlog would keep this thread for ever: from here
+                // on its own task goes on, and lets others run in between.
+                link.wake.notify_one();
+            }
         }
+    }
+
+    fn credit_step(&self) -> u64 {
+        self.settings.delivery_credit_bytes.0 / 2
     }
 
     /// Gives a link's credit back to its shard once half of it was used up.
     fn give_back(&self, link: &Link, touched: &mut Touched) {
-        let bytes = link.take_drained(self.settings.delivery_credit_bytes.0 / 2);
+        let bytes = link.take_drained(self.credit_step());
         if bytes == 0 {
             return;
         }

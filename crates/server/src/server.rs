@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::config::Settings;
 use crate::driver::recovery::Recovery;
 use crate::driver::shard_driver::ShardDriver;
-use crate::driver::{Node, checkpointer, commit_loop, fetcher, timer};
+use crate::driver::{Node, checkpointer, commit_loop, fetcher, stop_node, timer};
 use crate::users::Users;
 use crate::{listener, log, stats};
 
@@ -71,6 +71,7 @@ impl Server {
     /// before [`Server::run`].
     pub fn start(settings: Settings) -> Result<Self, StartError> {
         let clock = Clock::start();
+        raise_file_limit(settings.connections_max);
         let mut recovery = Recovery::new(shard_settings(&settings));
         let journal = open_journal(&settings, &mut recovery)?;
         let users = Users::new(&settings).map_err(StartError)?;
@@ -181,6 +182,31 @@ impl Server {
         Ok(())
     }
 }
+
+/// As many open files as the system allows, for each connection is one.
+fn raise_file_limit(connections_max: usize) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let allowed = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let needed = connections_max as u64 + OTHER_FILES;
+    if let Some(allowed) = allowed.filter(|allowed| *allowed < needed) {
+        log::warn(
+            "fewer files may be open than connections_max needs: connections past that wait; \
+             raise it with `ulimit -n` or LimitNOFILE",
+            &[("allowed", &allowed), ("needed", &needed)],
+        );
+    }
+}
+
+/// Segments, sockets of the process itself.
+const OTHER_FILES: u64 = 128;
 
 fn shard_settings(settings: &Settings) -> ShardSettings {
     ShardSettings {
@@ -317,9 +343,10 @@ impl Threads {
     fn start(node: &Arc<Node>) -> io::Result<Self> {
         let spawn = |name: &str, work: Box<dyn FnOnce(Arc<Node>) + Send>| {
             let node = Arc::clone(node);
-            thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(move || work(node))
+            thread::Builder::new().name(name.to_owned()).spawn(move || {
+                let _watched = StopsWithoutIt;
+                work(node);
+            })
         };
         let (stop_checkpointer, stopped) = mpsc::channel();
         Ok(Self {
@@ -349,6 +376,17 @@ impl Threads {
         checkpointer::checkpoint_all(node);
         node.journal.close();
         join(self.commit);
+    }
+}
+
+/// A node without one of its threads would wait for it for ever.
+struct StopsWithoutIt;
+
+impl Drop for StopsWithoutIt {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            stop_node("a thread failed: this is a bug, please report it");
+        }
     }
 }
 

@@ -3,16 +3,17 @@
 //!
 //! ```text
 //!            channel.open            channel.close -> ChannelClosed
-//!   (none) ───────────────> Open ─────────────────────────────────> (none)
-//!                            │  channel exception, by session or core
-//!                            └────────> Closing ──── close-ok ────> (none)
+//!   (none) ───────────────> Open ─────────────────────────────────> Leaving ── answered ──> (none)
+//!                            │  channel exception, by session or core  │
+//!                            └─────────> Closing <─────────────────────┘
+//!                                           └────────── close-ok ───────────────────────────> (none)
 //! ```
 
 use bytes::Bytes;
 
 use menzil_core::{ChannelKey, Command, Publish, Request};
 use menzil_model::wire::Reader;
-use menzil_model::{ChannelId, Name, Properties};
+use menzil_model::{ChannelId, Name, Properties, PropertiesError};
 
 use super::Inbound;
 use super::assembly::{Assembly, PublishHead};
@@ -21,7 +22,7 @@ use crate::action::{Action, Outgoing};
 use crate::frame::{BODY, Frame, HEADER, HEARTBEAT, METHOD, write_frame};
 use crate::method::{MethodError, MethodId};
 use crate::methods::{
-    AccessRequestOk, BasicPublish, ChannelClose, ChannelCloseOk, ChannelFlowOk, Method,
+    AccessRequestOk, BasicPublish, ChannelClose, ChannelCloseOk, ChannelFlowOk, ChannelOpen, Method,
 };
 use crate::term;
 use crate::violation::{Code, Violation};
@@ -31,6 +32,9 @@ use crate::violation::{Code, Violation};
 pub(super) enum Slot {
     /// The client may use it.
     Open(Box<Channel>),
+    /// The client closed it and cannot know yet that the core has answered: what it sent until
+    /// then is ignored, save an open of the next channel on the number.
+    Leaving,
     /// It ended by error; everything is ignored until the client says close-ok.
     Closing,
 }
@@ -65,7 +69,7 @@ impl Slot {
                 Expects::Body(assembly) => assembly.held_bytes(),
                 Expects::Method | Expects::Header(_) => 0,
             },
-            Self::Closing => 0,
+            Self::Leaving | Self::Closing => 0,
         }
     }
 }
@@ -98,10 +102,11 @@ impl Inbound {
         let (id, fields) = method_id(frame)?;
         match self.channels.get_mut(&channel) {
             None => self.first_method(channel, id, fields, out),
-            Some(Slot::Closing) => {
-                self.method_while_closing(channel, id, out);
-                Ok(())
+            Some(Slot::Leaving) if id == ChannelOpen::ID => {
+                self.first_method(channel, id, fields, out)
             }
+            Some(Slot::Leaving) => Ok(()),
+            Some(Slot::Closing) => self.method_while_closing(channel, id, out),
             Some(Slot::Open(open)) => {
                 match open.expects {
                     Expects::Method => {}
@@ -136,7 +141,9 @@ impl Inbound {
     }
 
     fn check_channel_count(&self) -> Result<(), Violation> {
-        let (open, most) = (self.channels.len(), usize::from(self.channel_max));
+        let slots = self.channels.values();
+        let open = slots.filter(|slot| !matches!(slot, Slot::Leaving)).count();
+        let most = usize::from(self.channel_max);
         if open < most {
             return Ok(());
         }
@@ -146,13 +153,22 @@ impl Inbound {
         Err(Violation::new(Code::NotAllowed, text))
     }
 
-    fn method_while_closing(&mut self, channel: ChannelId, id: MethodId, out: &mut Vec<Action>) {
-        if id == ChannelCloseOk::ID {
-            self.channels.remove(&channel);
-        } else if id == ChannelClose::ID {
+    fn method_while_closing(
+        &mut self,
+        channel: ChannelId,
+        id: MethodId,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Violation> {
+        match id {
+            ChannelCloseOk::ID => {
+                self.channels.remove(&channel);
+            }
             // Both sides closed at once: ours is answered too, and theirs still comes.
-            out.push(Action::Send(Outgoing::Frame(close_ok(channel))));
+            ChannelClose::ID => out.push(Action::Send(Outgoing::Frame(close_ok(channel)))),
+            ChannelOpen::ID => return Err(second_open()),
+            _ => {}
         }
+        Ok(())
     }
 
     #[expect(
@@ -173,12 +189,12 @@ impl Inbound {
         }
         let answer = match method {
             Method::ChannelClose(_) => {
-                self.channels.remove(&channel);
+                self.channels.insert(channel, Slot::Leaving);
                 out.push(Action::Command(Command::ChannelClosed(self.key(channel))));
                 return Ok(());
             }
             Method::ChannelOpen(_) => {
-                return by(Code::ChannelError, "second 'channel.open' seen");
+                return Err(second_open());
             }
             Method::ChannelFlow(flow) if !flow.active => {
                 return by(Code::NotImplemented, "active=false");
@@ -203,7 +219,7 @@ impl Inbound {
         let header = ContentHeader::read(frame.payload).ok_or_else(|| unknown(frame))?;
         let open = match self.channels.get_mut(&channel) {
             None => return Err(no_method()),
-            Some(Slot::Closing) => return Ok(()),
+            Some(Slot::Leaving | Slot::Closing) => return Ok(()),
             Some(Slot::Open(open)) => open,
         };
         // Taken out: whatever goes wrong below ends the channel or the connection.
@@ -244,7 +260,7 @@ impl Inbound {
     ) -> Result<(), Violation> {
         let open = match self.channels.get_mut(&channel) {
             None => return Err(no_method()),
-            Some(Slot::Closing) => return Ok(()),
+            Some(Slot::Leaving | Slot::Closing) => return Ok(()),
             Some(Slot::Open(open)) => open,
         };
         let assembly = match &mut open.expects {
@@ -359,12 +375,21 @@ impl LastPublish {
     fn properties(&mut self, bytes: &[u8]) -> Result<Bytes, Violation> {
         if self.properties != bytes || bytes.is_empty() {
             if let Err(error) = Properties::parse(bytes) {
-                let text = format!("content header properties do not read: {error:?}");
+                let text = format!("content header properties do not read: {}", words(error));
                 return Err(Violation::new(Code::SyntaxError, text).by(BasicPublish::ID));
             }
             self.properties = Bytes::copy_from_slice(bytes);
         }
         Ok(self.properties.clone())
+    }
+}
+
+fn words(error: PropertiesError) -> String {
+    match error {
+        PropertiesError::Truncated => "a value runs past the end of the frame".to_owned(),
+        PropertiesError::Trailing => "bytes are left over after the last property".to_owned(),
+        PropertiesError::UnknownFlag => "a flag of no property is set".to_owned(),
+        PropertiesError::Headers(error) => MethodError::Table(error).to_string(),
     }
 }
 
@@ -433,6 +458,10 @@ pub(super) fn unknown(frame: Frame<'_>) -> Violation {
 pub(super) fn unexpected(frame: Frame<'_>) -> Violation {
     let (kind, snippet) = (frame.kind, term::snippet(frame.payload));
     Violation::new(Code::UnexpectedFrame, format!("type {kind}, {snippet}"))
+}
+
+fn second_open() -> Violation {
+    Violation::new(Code::ChannelError, "second 'channel.open' seen").by(ChannelOpen::ID)
 }
 
 fn no_method() -> Violation {

@@ -37,6 +37,9 @@ pub(crate) struct Broker {
     pub(crate) closed: Vec<CloseReason>,
     /// Logins asked for: mechanism, user, password.
     pub(crate) logins: Vec<(String, Vec<u8>, Vec<u8>)>,
+    /// The receiving half does not hear when a channel is closed: what is ignored until then
+    /// would depend on how the input is split.
+    pub(crate) hides_closes: bool,
     entropy: u128,
 }
 
@@ -51,6 +54,7 @@ impl Broker {
             commands: Vec::new(),
             closed: Vec::new(),
             logins: Vec::new(),
+            hides_closes: false,
             entropy: 0,
         }
     }
@@ -139,6 +143,13 @@ impl Broker {
     fn execute(&mut self, command: Command) {
         match &command {
             Command::ChannelOpened(to) => self.reply(*to, Reply::ChannelOpened),
+            Command::ChannelClosed(to) if self.hides_closes => {
+                self.session.outbound.handle(Effect::Channel {
+                    to: *to,
+                    after: 0,
+                    output: Output::Reply(Reply::ChannelClosed),
+                });
+            }
             Command::ChannelClosed(to) => self.reply(*to, Reply::ChannelClosed),
             Command::ConnectionClosed { connection } => self.session.handle(Effect::Connection {
                 to: *connection,

@@ -11,7 +11,7 @@ use menzil_model::{ConnectionId, Sequence};
 use crate::consumer::ConsumerId;
 
 pub(crate) use index::{Index, Item};
-pub(crate) use settings::{COMPARED, Overflow, Settings, parse_expiration};
+pub(crate) use settings::{Overflow, Settings, compared, parse_expiration};
 
 /// Room that a `Delivering` fact reserves ahead of what goes out, in entries.
 const DELIVERING_AHEAD: u64 = 4096;
@@ -148,6 +148,11 @@ impl Queue {
             timer: None,
             counters: QueueCounters::default(),
         }
+    }
+
+    /// Whether it has a length limit.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.settings.length_max.is_some() || self.settings.bytes_max.is_some()
     }
 
     /// Whether one more entry, after `pending` others of `pending_bytes`, passes a limit.

@@ -32,18 +32,32 @@ pub(crate) struct Settings {
 /// Ten years in milliseconds: the longest time RabbitMQ takes.
 const TTL_MAX: u64 = 315_360_000_000;
 
-/// Arguments that take part in redeclare equivalence, in RabbitMQ's order of checking.
-pub(crate) const COMPARED: [&str; 9] = [
-    "x-expires",
-    "x-message-ttl",
-    "x-max-length",
-    "x-max-length-bytes",
-    "x-overflow",
-    "x-queue-mode",
-    "x-queue-version",
-    "x-queue-type",
-    "x-queue-leader-locator",
-];
+/// Arguments that take part in redeclare equivalence, in the order in which RabbitMQ compares
+/// them on queues of either type.
+pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
+    if is_quorum {
+        return &[
+            "x-expires",
+            "x-max-length",
+            "x-max-length-bytes",
+            "x-overflow",
+            "x-message-ttl",
+            "x-queue-leader-locator",
+            "x-queue-type",
+        ];
+    }
+    &[
+        "x-expires",
+        "x-message-ttl",
+        "x-max-length",
+        "x-max-length-bytes",
+        "x-overflow",
+        "x-queue-mode",
+        "x-queue-version",
+        "x-queue-type",
+        "x-queue-leader-locator",
+    ]
+}
 
 /// Arguments that RabbitMQ has and this broker has not, yet.
 const UNSUPPORTED: [&str; 24] = [
@@ -111,11 +125,12 @@ impl Settings {
             time => Ok(time),
         };
         // In RabbitMQ's order, which decides what a client with two mistakes hears of.
+        let is_quorum = check_type(queue, arguments, &invalid)?;
         let expires = time("x-expires", 1)?;
         let message_ttl = time("x-message-ttl", 0)?;
         let length_max = number("x-max-length", 0)?;
         let bytes_max = number("x-max-length-bytes", 0)?;
-        check_kind(queue, arguments, &invalid)?;
+        check_hints(queue, arguments, is_quorum, &invalid)?;
         Ok(Self {
             expires,
             message_ttl,
@@ -136,29 +151,36 @@ impl Settings {
     }
 }
 
-/// Classic and quorum queues are the same thing here: every durable queue is synced.
-fn check_kind(
+/// Whether it is a quorum queue. Classic and quorum queues are the same thing here: every durable
+/// queue is synced.
+fn check_type(
     queue: &Name,
     arguments: &Table,
     invalid: &impl Fn(&'static str, String) -> Refusal,
-) -> Result<(), Refusal> {
-    let object = || Object::Queue(queue.clone());
-    let is_quorum = match arguments.find(b"x-queue-type") {
-        None | Some(Value::LongString(b"" | b"classic")) => false,
-        Some(Value::LongString(b"quorum")) => true,
-        Some(Value::LongString(b"stream")) => {
-            let argument = Name::from("x-queue-type=stream");
-            return Err(Refusal::UnsupportedArgument {
-                object: object(),
-                argument,
-            });
-        }
+) -> Result<bool, Refusal> {
+    match arguments.find(b"x-queue-type") {
+        None | Some(Value::LongString(b"" | b"classic")) => Ok(false),
+        Some(Value::LongString(b"quorum")) => Ok(true),
+        Some(Value::LongString(b"stream")) => Err(Refusal::UnsupportedArgument {
+            object: Object::Queue(queue.clone()),
+            argument: Name::from("x-queue-type=stream"),
+        }),
         Some(Value::LongString(other)) => {
             let reason = format!("\"unsupported queue type '{}'\"", Escaped(other));
-            return Err(invalid("x-queue-type", reason));
+            Err(invalid("x-queue-type", reason))
         }
-        Some(other) => return Err(invalid("x-queue-type", unacceptable(&other))),
-    };
+        Some(other) => Err(invalid("x-queue-type", unacceptable(&other))),
+    }
+}
+
+/// Arguments that on one node have only one meaning, as far as RabbitMQ takes them.
+fn check_hints(
+    queue: &Name,
+    arguments: &Table,
+    is_quorum: bool,
+    invalid: &impl Fn(&'static str, String) -> Refusal,
+) -> Result<(), Refusal> {
+    let object = || Object::Queue(queue.clone());
     if is_quorum {
         for argument in ["x-queue-mode", "x-queue-version"] {
             if arguments.find(argument.as_bytes()).is_some() {

@@ -19,6 +19,9 @@ const UNSUPPORTED: [&str; 5] = [
     "x-stream-match-unfiltered",
 ];
 
+/// What a client of RabbitMQ consumes from to get replies without a queue.
+pub(super) const DIRECT_REPLY_TO: &[u8] = b"amq.rabbitmq.reply-to";
+
 impl Shard {
     pub(super) fn consume(
         &mut self,
@@ -38,8 +41,12 @@ impl Shard {
         let Some(channel) = self.channels.get(&key) else {
             return Ok(());
         };
+        let queue = self.queue_name(key, &queue)?;
         if !consumer_tag.is_empty() && channel.consumers.contains_key(&consumer_tag) {
             return Err(Refusal::ConsumerTagInUse(consumer_tag));
+        }
+        if queue.as_bytes() == DIRECT_REPLY_TO {
+            return Err(Refusal::DirectReplyTo);
         }
         let (id, name) = self.queue_for(key, &queue)?;
         if channel.consumers.len() >= self.settings.consumers_per_channel_max {

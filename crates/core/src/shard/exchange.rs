@@ -193,13 +193,7 @@ impl Shard {
     ) -> Result<(), Refusal> {
         let [source, destination] = self.exchange_pair(bind)?;
         check_binding(source.kind, &bind.arguments)?;
-        let durable = source.durable && destination.durable;
-        let binding = Binding {
-            source: source.id,
-            destination: Destination::Exchange(destination.id),
-            key: bind.routing_key.clone(),
-            arguments: bind.arguments.clone(),
-        };
+        let (binding, durable) = binding_between(source, destination, bind);
         self.record_bound(turn, binding, durable);
         turn.reply(key, bind.nowait, self.topology_index, Reply::ExchangeBindOk);
         Ok(())
@@ -215,13 +209,7 @@ impl Shard {
             Err(refusal @ Refusal::DefaultExchange) => return Err(refusal),
             Err(_) => {}
             Ok([source, destination]) => {
-                let durable = source.durable && destination.durable;
-                let binding = Binding {
-                    source: source.id,
-                    destination: Destination::Exchange(destination.id),
-                    key: bind.routing_key.clone(),
-                    arguments: bind.arguments.clone(),
-                };
+                let (binding, durable) = binding_between(source, destination, bind);
                 self.record_unbound(turn, binding, durable);
             }
         }
@@ -328,6 +316,21 @@ pub(super) enum Gone {
     Queue(QueueId),
     /// An exchange.
     Exchange(ExchangeId),
+}
+
+/// The binding that is asked for, and whether it is durable.
+fn binding_between(
+    source: &ExchangeDefinition,
+    destination: &ExchangeDefinition,
+    bind: &ExchangeBind,
+) -> (Binding, bool) {
+    let binding = Binding {
+        source: source.id,
+        destination: Destination::Exchange(destination.id),
+        key: bind.routing_key.clone(),
+        arguments: bind.arguments.clone(),
+    };
+    (binding, source.durable && destination.durable)
 }
 
 fn kind_of(name: &Name) -> Result<ExchangeKind, Refusal> {

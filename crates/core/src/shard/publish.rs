@@ -7,10 +7,11 @@ use menzil_model::fact::{Entries, Entry, Extent, Published, Ranges, Why};
 use menzil_model::{Fact, Map, Message, Name, Properties, QueueId, Sequence};
 
 use super::Shard;
+use super::consume::DIRECT_REPLY_TO;
 use crate::channel::{HeldPublish, Mode};
 use crate::command::{ChannelKey, Publish};
 use crate::effect::Output;
-use crate::queue::{Overflow, parse_expiration};
+use crate::queue::{Overflow, Queue, parse_expiration};
 use crate::refusal::{Object, Refusal};
 use crate::settling::ranges_of;
 use crate::topology::{RoutingKeys, strip_bcc};
@@ -19,11 +20,21 @@ use crate::turn::Turn;
 /// Entries of a transaction that are decided and not yet applied.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
+    /// Several messages are decided before any is applied, so that all must be noted. Of a
+    /// single one only what a length limit has to know of.
+    is_transaction: bool,
     by_queue: Map<QueueId, Vec<(Sequence, u64, bool)>>,
     order: Vec<QueueId>,
 }
 
 impl Pending {
+    pub(super) fn of_transaction() -> Self {
+        Self {
+            is_transaction: true,
+            ..Self::default()
+        }
+    }
+
     /// The queues that have some, in the order they first had.
     pub(super) fn queues(&self) -> impl Iterator<Item = QueueId> + '_ {
         self.order.iter().copied()
@@ -68,10 +79,13 @@ impl Shard {
         let properties = Properties::parse(&publish.properties).unwrap_or_default();
         let ttl = properties.expiration.map(parse_expiration).transpose()?;
         let persistent = properties.is_persistent();
+        if properties.reply_to == Some(DIRECT_REPLY_TO) {
+            return Err(Refusal::NoReplyConsumer);
+        }
+        let keys = RoutingKeys::new(publish.routing_key.as_bytes(), &properties)?;
         if let Some(given) = properties.user_id {
             self.check_user(key, given)?;
         }
-        let keys = RoutingKeys::new(publish.routing_key.as_bytes(), &properties)?;
         let mut targets = std::mem::take(&mut self.targets);
         let _routed = self
             .topology
@@ -237,9 +251,15 @@ impl Shard {
             entries.clear();
         }
         for entry in &entries {
-            pending.add(entry.queue, entry.sequence, body_bytes, entry.durable);
+            if pending.is_transaction || self.is_limited(entry.queue) {
+                pending.add(entry.queue, entry.sequence, body_bytes, entry.durable);
+            }
         }
         Intake { entries, refused }
+    }
+
+    fn is_limited(&self, id: QueueId) -> bool {
+        self.queues.get(&id).is_some_and(Queue::is_limited)
     }
 
     /// Whether one more entry would be over a limit and nobody takes it at once.

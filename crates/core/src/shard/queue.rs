@@ -11,14 +11,14 @@ use crate::command::{ChannelKey, QueueBind, QueueDeclare};
 use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag};
 use crate::generated::generated_name;
-use crate::queue::{COMPARED, Queue, Settings};
+use crate::queue::{Queue, Settings, compared};
 use crate::refusal::{Object, Refusal};
 use crate::topology::check_binding;
 use crate::turn::Turn;
 
 impl Shard {
     /// What a queue name in a method means: empty is the last one declared on the channel.
-    fn queue_name(&self, key: ChannelKey, name: &Name) -> Result<Name, Refusal> {
+    pub(super) fn queue_name(&self, key: ChannelKey, name: &Name) -> Result<Name, Refusal> {
         if !name.is_empty() {
             return Ok(name.clone());
         }
@@ -224,6 +224,15 @@ impl Shard {
         Ok(())
     }
 
+    /// The name of the queue to bind or unbind; from the default exchange nothing is.
+    fn bound_queue_name(&self, key: ChannelKey, bind: &QueueBind) -> Result<Name, Refusal> {
+        let name = self.queue_name(key, &bind.queue)?;
+        if bind.exchange.is_empty() {
+            return Err(Refusal::DefaultExchange);
+        }
+        Ok(name)
+    }
+
     fn binding_of(
         &self,
         bind: &QueueBind,
@@ -257,10 +266,7 @@ impl Shard {
         key: ChannelKey,
         bind: &QueueBind,
     ) -> Result<(), Refusal> {
-        let name = self.queue_name(key, &bind.queue)?;
-        if bind.exchange.is_empty() {
-            return Err(Refusal::DefaultExchange);
-        }
+        let name = self.bound_queue_name(key, bind)?;
         if self.topology.exchange(bind.exchange.as_bytes()).is_none() {
             return Err(Refusal::NotFound(Object::Exchange(bind.exchange.clone())));
         }
@@ -278,10 +284,7 @@ impl Shard {
         key: ChannelKey,
         bind: &QueueBind,
     ) -> Result<(), Refusal> {
-        let name = self.queue_name(key, &bind.queue)?;
-        if bind.exchange.is_empty() {
-            return Err(Refusal::DefaultExchange);
-        }
+        let name = self.bound_queue_name(key, bind)?;
         // What is not there needs no unbinding; whose the queue is does not matter, as in RabbitMQ.
         if let Some(id) = self.topology.queue(name.as_bytes())
             && let Ok((binding, _, durable)) = self.binding_of(bind, (id, name))
@@ -341,7 +344,7 @@ fn check_equivalent(queue: &Queue, key: ChannelKey, declare: &QueueDeclare) -> R
     let durable = declare.durable && !declare.exclusive;
     compare_flag(of, "durable", durable, current.durable)?;
     compare_flag(of, "auto_delete", declare.auto_delete, current.auto_delete)?;
-    for argument in COMPARED {
+    for &argument in compared(is_quorum(&current.arguments)) {
         let default = (argument == "x-queue-type").then_some(Value::LongString(b"classic"));
         compare_argument(
             of,

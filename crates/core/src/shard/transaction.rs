@@ -68,7 +68,7 @@ impl Shard {
         key: ChannelKey,
     ) -> Result<(), Refusal> {
         let transaction = self.take_transaction(key)?;
-        let mut pending = Pending::default();
+        let mut pending = Pending::of_transaction();
         let mut places = Vec::new();
         for held in &transaction.publishes {
             let intake = self.intake(turn, held, false, &mut pending);

@@ -360,3 +360,10 @@ fn a_purge_holds_and_leaves_what_is_out() {
     world.restart();
     assert_eq!(world.drain("q"), ["2"]);
 }
+
+#[test]
+fn direct_reply_to_is_refused_by_name_until_it_exists() {
+    let mut world = World::new();
+    let seen = world.consume(key(1, 1), "amq.rabbitmq.reply-to", "t");
+    assert_eq!(seen, [Seen::Refused(Refusal::DirectReplyTo)]);
+}

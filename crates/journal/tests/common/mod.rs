@@ -6,6 +6,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use menzil_journal::testing::MemoryDisk;
 use menzil_journal::{Damage, Journal, OpenError, Options, Replay};
@@ -106,5 +107,17 @@ impl Random {
 
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.next() % bound }
+    }
+}
+
+/// Polls with a generous limit.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "waited for {what}"
+        );
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -145,6 +145,8 @@ impl Came {
 pub(crate) struct Client {
     stream: TcpStream,
     input: Vec<u8>,
+    /// Publishes of channel 1 that are confirmed.
+    confirmed: u64,
     /// The server may be killed under it: what cannot be sent is dropped.
     pub(crate) may_end: bool,
 }
@@ -157,6 +159,7 @@ impl Client {
         Self {
             stream,
             input: Vec::new(),
+            confirmed: 0,
             may_end: false,
         }
     }
@@ -278,14 +281,13 @@ impl Client {
 
     /// Waits until that many publishes are confirmed, counted from the start of the channel.
     pub(crate) fn await_confirms(&mut self, until: u64) {
-        let mut confirmed = 0;
-        while confirmed < until {
+        while self.confirmed < until {
             let came = self.next().unwrap();
             let Method::BasicAck(ack) = came.method() else {
                 panic!("{came:?}");
             };
-            assert!(ack.multiple || ack.delivery_tag == confirmed + 1);
-            confirmed = ack.delivery_tag;
+            assert!(ack.multiple || ack.delivery_tag == self.confirmed + 1);
+            self.confirmed = ack.delivery_tag;
         }
     }
 

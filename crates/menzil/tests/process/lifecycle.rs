@@ -1,7 +1,9 @@
 //! A server as a process: how it starts, stops, and what it says to people.
 
 use crate::common::{Client, PATIENCE, Server, menzil, run, text};
-use menzil_amqp::methods::{ConnectionCloseOk, Method};
+use menzil_amqp::methods::{
+    ConnectionCloseOk, ConnectionUpdateSecret, ConnectionUpdateSecretOk, Method,
+};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
 
@@ -310,4 +312,20 @@ fn heartbeats_go_both_ways_and_a_silent_client_is_dropped() {
     }
     assert!(beats >= 1);
     Client::open(server.port);
+}
+
+#[test]
+fn a_new_secret_is_checked_while_the_connection_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Client::open(server.port);
+    let renew = |secret| {
+        Method::ConnectionUpdateSecret(ConnectionUpdateSecret {
+            new_secret: secret,
+            reason: b"rotation",
+        })
+    };
+    client.send(0, &renew(b"guest"));
+    client.expect(ConnectionUpdateSecretOk::ID);
+    assert_eq!(client.declare("q"), 0);
 }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod common;
 #[cfg(test)]
+mod damage;
+#[cfg(test)]
 mod kill;
 #[cfg(test)]
 mod lifecycle;

@@ -61,8 +61,20 @@ pub(crate) fn checkpoint_all(node: &Node) {
 /// The state is frozen while the shard is held, as bytes; writing them holds nobody.
 fn checkpoint(node: &Node, shard: &ShardDriver) -> Result<(), String> {
     let mut payload = Vec::new();
+    let before_ms = node.clock.uptime_ms();
     let (index, live) =
         shard.checkpoint(node, &mut |fact| write_checkpoint_fact(fact, &mut payload));
+    let held_ms = node.clock.uptime_ms().saturating_sub(before_ms);
+    log::debug(
+        "checkpoint",
+        &[
+            ("virtual_host", &shard.name),
+            ("index", &index),
+            ("bytes", &payload.len()),
+            ("records_needed", &live.len()),
+            ("held_ms", &held_ms),
+        ],
+    );
     node.wait_committed(shard, index);
     node.journal
         .install_checkpoint(shard.id, index, &[&payload], live.into_iter())

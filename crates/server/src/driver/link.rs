@@ -53,9 +53,11 @@ pub(crate) struct Link {
     pub(crate) bytes_out: AtomicU64,
 }
 
-/// What a refusal ends.
+/// What ended, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Refused {
+    /// Not a refusal: the client closed it.
+    ClosedByClient(ChannelId),
     Channel(ChannelId),
     Connection,
 }
@@ -119,7 +121,13 @@ impl Link {
     /// by this thread or the one that is at it, or the own task was told to wait for room.
     pub(crate) fn flush(self: &Arc<Self>, node: &Node) {
         self.touched.store(false, Ordering::Release);
-        self.turnstile.enter(|| self.pump(node));
+        self.turnstile
+            .enter(|| self.pump(node), || self.leave_to_own_task());
+    }
+
+    /// Whether that many bytes of deliveries left since the shard was told.
+    pub(crate) fn has_drained(&self, least: u64) -> bool {
+        self.drained.load(Ordering::Relaxed) >= least.max(1)
     }
 
     /// Deliveries that left, if they are enough to tell the shard; telling is up to the caller.
@@ -182,6 +190,13 @@ impl Link {
         }
     }
 
+    /// The own task is to go on once the socket takes more, which may be now.
+    fn leave_to_own_task(&self) {
+        if !self.blocked.swap(true, Ordering::AcqRel) {
+            self.wake.notify_one();
+        }
+    }
+
     /// One write; false where there is nothing to write or the socket takes no more.
     fn write(&self, node: &Node, outbound: &mut Outbound) -> bool {
         let mut slices = Vec::new();
@@ -199,9 +214,7 @@ impl Link {
                 true
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                if !self.blocked.swap(true, Ordering::AcqRel) {
-                    self.wake.notify_one();
-                }
+                self.leave_to_own_task();
                 false
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => true,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use menzil_core::{Command, Effect, Output, QueueSummary, Shard, Summary};
+use menzil_core::{Command, Effect, Output, QueueSummary, Reply, Shard, Summary};
 use menzil_journal::Marks;
-use menzil_model::{ConnectionId, Fact, Map, Name, ShardId};
+use menzil_model::{ChannelId, ConnectionId, Fact, Map, Name, ShardId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
@@ -177,17 +177,10 @@ impl Batch<'_> {
             };
             // Effects for a connection that is gone have nobody to reach.
             let Some(link) = links.get(&to) else { continue };
-            if let Effect::Channel {
-                to,
-                output: Output::Refused { refusal, .. },
-                ..
-            } = &effect
+            if let Effect::Channel { to, output, .. } = &effect
+                && let Some(ended) = ended_by(to.channel, output)
             {
-                link.refused(if refusal.is_hard() {
-                    Refused::Connection
-                } else {
-                    Refused::Channel(to.channel)
-                });
+                link.refused(ended);
             }
             link.outbound().handle(effect);
             if link.touch() {
@@ -195,6 +188,21 @@ impl Batch<'_> {
             }
         }
     }
+}
+
+/// What the receiving side is to know of an output before its next input.
+fn ended_by(channel: ChannelId, output: &Output) -> Option<Refused> {
+    if let Output::Reply(Reply::ChannelClosed) = output {
+        return Some(Refused::ClosedByClient(channel));
+    }
+    let Output::Refused { refusal, .. } = output else {
+        return None;
+    };
+    Some(if refusal.is_hard() {
+        Refused::Connection
+    } else {
+        Refused::Channel(channel)
+    })
 }
 
 impl Drop for Batch<'_> {
