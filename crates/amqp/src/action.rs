@@ -53,6 +53,12 @@ pub enum Outgoing {
         /// The whole frame.
         frame: Bytes,
     },
+    /// `channel.close-ok` for a channel that the broker closed at the same time. It keeps its
+    /// place behind what still waits on the channel.
+    ChannelCloseOk {
+        /// The channel.
+        channel: ChannelId,
+    },
     /// The session ends a channel; the core's answer to the `ChannelClosed` command that
     /// follows is not shown.
     ChannelException {

@@ -24,8 +24,8 @@ use crate::frame::{FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES, HEARTBEAT_FRAME};
 use crate::handshake::PROTOCOL_HEADER;
 use crate::method::MethodId;
 use crate::methods::{
-    BasicAck, BasicCancel, BasicDeliver, BasicGetOk, BasicNack, BasicReturn, ConnectionBlocked,
-    ConnectionCloseOk, ConnectionOpenOk, ConnectionUnblocked, Method,
+    BasicAck, BasicCancel, BasicDeliver, BasicGetOk, BasicNack, BasicReturn, ChannelCloseOk,
+    ConnectionBlocked, ConnectionCloseOk, ConnectionOpenOk, ConnectionUnblocked, Method,
 };
 use crate::refusal;
 use crate::violation::{Code, Violation};
@@ -138,6 +138,7 @@ impl Outbound {
             Outgoing::ChannelFrame { channel, frame } => {
                 self.item(channel, 0, Item::Frame(frame));
             }
+            Outgoing::ChannelCloseOk { channel } => self.item(channel, 0, Item::CloseOk),
             Outgoing::ChannelException { channel, violation } => {
                 self.item(channel, 0, Item::Close(violation));
                 self.lanes.entry(channel).or_default().hide_close_ok();
@@ -338,6 +339,10 @@ impl Outbound {
         match item {
             Item::Output(output) => self.write_output(channel, output),
             Item::Frame(frame) => self.outbox.write(|out| out.put(frame)),
+            Item::CloseOk => {
+                let close_ok = Method::ChannelCloseOk(ChannelCloseOk {});
+                encode::method(&mut self.outbox, channel.number(), &close_ok);
+            }
             Item::Close(violation) if violation.code.is_hard() => {
                 self.outbox
                     .write(|out| violation.write_connection_close(out));

@@ -163,8 +163,9 @@ impl Inbound {
             ChannelCloseOk::ID => {
                 self.channels.remove(&channel);
             }
-            // Both sides closed at once: ours is answered too, and theirs still comes.
-            ChannelClose::ID => out.push(Action::Send(Outgoing::Frame(close_ok(channel)))),
+            // Both sides closed at once: ours is answered too, and theirs still comes. Replies
+            // of the channel may wait for a commit, and nothing may follow the answer.
+            ChannelClose::ID => out.push(Action::Send(Outgoing::ChannelCloseOk { channel })),
             ChannelOpen::ID => return Err(second_open()),
             _ => {}
         }
@@ -501,10 +502,6 @@ fn too_large(body_bytes: u64, most: u64) -> Violation {
 }
 
 /// The frame of `channel.close-ok`.
-fn close_ok(channel: ChannelId) -> Bytes {
-    method_frame(channel.number(), &Method::ChannelCloseOk(ChannelCloseOk {}))
-}
-
 /// A method as a whole frame.
 pub(super) fn method_frame(channel: u16, method: &Method<'_>) -> Bytes {
     let mut frame = Vec::new();

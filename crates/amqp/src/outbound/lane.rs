@@ -44,6 +44,8 @@ pub(super) enum Item {
     Frame(Bytes),
     /// The end of the channel, or of the connection.
     Close(Violation),
+    /// The answer to a close of the client's that crossed with ours.
+    CloseOk,
 }
 
 impl Lane {
@@ -61,6 +63,7 @@ impl Lane {
                 // Nothing is sent on a channel between its close-ok and the next open-ok.
                 self.is_closing = true;
             }
+            Item::CloseOk => {}
             _ if self.is_closing => return Some(item),
             Item::Close(_) => self.is_closing = true,
             Item::Output(_) | Item::Frame(_) => {}
