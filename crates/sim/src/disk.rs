@@ -1,6 +1,7 @@
 //! The journal's disk, with one planted bug: syncs that lie.
 
 use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use menzil_journal::testing::{MemoryDisk, MemoryFile, MemoryLock};
 use menzil_journal::{Disk, DiskFile};
@@ -22,6 +23,7 @@ impl SimDisk {
     fn file(&self, file: MemoryFile) -> SimFile {
         SimFile {
             file,
+            is_prepared: AtomicBool::new(false),
             sabotage: self.sabotage,
         }
     }
@@ -68,6 +70,8 @@ impl Disk for SimDisk {
 #[derive(Debug)]
 pub(crate) struct SimFile {
     file: MemoryFile,
+    /// It was synced once, which prepares it. All later syncs are commits.
+    is_prepared: AtomicBool,
     sabotage: Option<Sabotage>,
 }
 
@@ -82,7 +86,7 @@ impl DiskFile for SimFile {
 
     fn sync_data(&self) -> io::Result<()> {
         match self.sabotage {
-            Some(Sabotage::SyncSkipped) => Ok(()),
+            Some(Sabotage::SyncSkipped) if self.is_prepared.swap(true, Ordering::Relaxed) => Ok(()),
             Some(Sabotage::FailedSyncIgnored) => {
                 drop(self.file.sync_data());
                 Ok(())

@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sabotage {
-    /// `fdatasync` returns without having done anything.
+    /// The `fdatasync` of a commit returns without having done anything.
     SyncSkipped,
     /// Confirms go out without waiting for the commit.
     ConfirmEarly,

@@ -31,6 +31,16 @@ fn seeds_9_to_16_hold() {
 }
 
 #[test]
+fn seeds_17_to_32_hold() {
+    seeds_hold(17..33, 2500);
+}
+
+#[test]
+fn seeds_33_to_48_hold() {
+    seeds_hold(33..49, 2500);
+}
+
+#[test]
 fn a_long_run_holds() {
     seeds_hold(100..101, 8000);
 }

@@ -21,7 +21,7 @@ fn is_caught(bug: Sabotage, seed: u64, steps: u64, says: &str) {
 
 #[test]
 fn a_skipped_fdatasync_is_caught() {
-    is_caught(Sabotage::SyncSkipped, 13, 200, "does not start");
+    is_caught(Sabotage::SyncSkipped, 25, 200, "are lost");
 }
 
 #[test]
