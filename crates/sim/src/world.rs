@@ -587,7 +587,7 @@ impl World {
 
     /// Lets everything that is under way come to its end.
     fn settle_down(&mut self) {
-        for _ in 0..20_000 {
+        for _ in 0..1_000_000 {
             if self.oracle.failure().is_some() || self.is_quiet() {
                 return;
             }
