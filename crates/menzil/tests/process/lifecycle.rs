@@ -151,7 +151,10 @@ fn wrong_settings_are_refused_by_name_with_code_2() {
     std::fs::write(&file, "guest = true\nguset = true\n").unwrap();
     let file = file.to_str().unwrap();
     let cases: [(&[&str], &str); 4] = [
-        (&["--config", file], "menzil.toml:2: unknown field `guset`"),
+        (
+            &["--config", file],
+            "menzil.toml:2: unknown setting guset (did you mean guest?)",
+        ),
         (&["--config", "/no/such.toml"], "/no/such.toml"),
         (&["--set", "frame_max=1"], "--set frame_max: frame_max is 1"),
         (&["--amqp", "5672"], "--amqp: \"5672\" is no address"),
