@@ -321,8 +321,21 @@ fn open_journal(
                 &"another server runs on it: stop that one, or set data_dir to another folder",
             );
         }
-        error(&e)
+        let advice = format_advice(path, &e).unwrap_or_default();
+        error(&format_args!("{e}{advice}"))
     })
+}
+
+/// What to do about a folder without a `format` file that can be read, to follow the error.
+pub fn format_advice(data_dir: &Path, error: &OpenError) -> Option<String> {
+    let OpenError::Format { .. } = error else {
+        return None;
+    };
+    let dir = data_dir.display();
+    Some(format!(
+        "; if Menzil made this folder and its format file was deleted or damaged, put it back: \
+         `echo menzil journal 1 > {dir}/format`; if not, name another folder"
+    ))
 }
 
 /// Completes the recovered shards and says what was recovered.

@@ -166,7 +166,18 @@ fn what_was_confirmed_is_there_after_kill_and_after_a_clean_stop() {
     let verify = run(&["journal", "verify", dir.path().to_str().unwrap()]);
     assert_eq!(verify.status.code(), Some(0), "{}", text(&verify.stdout));
     let dump = run(&["journal", "dump", dir.path().to_str().unwrap()]);
-    assert!(text(&dump.stdout).contains("VirtualHostCreated"));
+    let dump = text(&dump.stdout);
+    for part in [
+        "1:1 topology ",
+        "bytes VirtualHostCreated name=\"/\"\n",
+        "name=\"q\" durable\n",
+        "bytes Published exchange=\"\" routing-key=\"q\" body-bytes=9 entries=",
+    ] {
+        assert!(dump.contains(part), "{dump}");
+    }
+    for rust in ["Extent", "LongString", "Some("] {
+        assert!(!dump.contains(rust), "{dump}");
+    }
 }
 
 #[test]
@@ -436,4 +447,32 @@ fn a_new_secret_is_checked_while_the_connection_goes_on() {
     client.send(0, &renew(b"guest"));
     client.expect(ConnectionUpdateSecretOk::ID);
     assert_eq!(client.declare("q"), 0);
+}
+
+#[test]
+fn help_shows_what_the_load_generator_takes() {
+    for arguments in [&["help", "bench"], &["bench", "--help"]] {
+        let help = text(&run(arguments).stdout);
+        assert!(help.contains("--scenario NAME"), "{help}");
+    }
+}
+
+#[test]
+fn a_folder_without_its_format_file_says_how_to_put_it_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    Server::start(dir.path(), &[]).stop();
+    std::fs::remove_file(dir.path().join("format")).unwrap();
+    let advice = format!("`echo menzil journal 1 > {path}/format`");
+    for arguments in [
+        &["journal", "verify", path][..],
+        &["server", "--amqp", "off", "--data-dir", path],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        let error = text(&output.stderr);
+        assert!(error.contains(&advice), "{error}");
+    }
+    std::fs::write(dir.path().join("format"), "menzil journal 1\n").unwrap();
+    Server::start(dir.path(), &[]).stop();
 }
