@@ -190,7 +190,7 @@ mod tests {
         );
         let json = as_json("T", LogLevel::Info, "hello", &[("user", &value)]);
         assert_eq!(json.matches('\n').count(), 1);
-        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let read: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(read["user"], value);
     }
 

@@ -161,10 +161,11 @@ fn reason(why: Why) -> &'static str {
 }
 
 fn arguments(table: &Table) -> String {
-    table
-        .fields()
-        .map(|(name, value)| format!(" {}", field(name, value)))
-        .collect()
+    let mut text = String::new();
+    for (name, value) in table.fields() {
+        let _ = write!(text, " {}", field(name, value));
+    }
+    text
 }
 
 fn field(name: &[u8], value: Value<'_>) -> String {

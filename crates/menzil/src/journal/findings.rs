@@ -19,17 +19,19 @@ pub(crate) fn virtual_hosts(disk: &OsDisk, report: &Report) -> Result<VirtualHos
     if report.quarantined.is_empty() {
         return Ok(names);
     }
-    menzil_journal::dump(disk, &mut |dumped| match dumped {
-        Dumped::Checkpoint { shard, payload, .. } => {
+    menzil_journal::dump(disk, &mut |dumped| {
+        if let Dumped::Checkpoint { shard, payload, .. } = dumped {
             let mut reader = Reader::new(payload);
             while let Ok(bytes) = reader.long_string() {
                 note(&mut names, *shard, bytes);
             }
-        }
-        Dumped::Record {
+        } else if let Dumped::Record {
             position, payload, ..
-        } if position.index <= CREATED_WITHIN => note(&mut names, position.shard, payload),
-        _ => {}
+        } = dumped
+            && position.index <= CREATED_WITHIN
+        {
+            note(&mut names, position.shard, payload);
+        }
     })?;
     Ok(names)
 }

@@ -4,6 +4,8 @@
 //! Programs take `--json`. A number that this version does not know yet is shown all the same,
 //! behind those it knows.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value};
 
 type Fields = Map<String, Value>;
@@ -15,7 +17,7 @@ pub(crate) fn tables(answer: &Value) -> String {
     let mut text = heading(all);
     for section in ["connections", "journal"] {
         if let Some(fields) = all.get(section).and_then(Value::as_object) {
-            text.push_str(&format!("\n{section}\n"));
+            let _ = writeln!(text, "\n{section}");
             text.push_str(&pairs(fields, JOURNAL));
         }
     }
@@ -82,7 +84,7 @@ fn pairs(fields: &Fields, order: &[&str]) -> String {
         line.push_str(&pair);
     }
     lines.push(line);
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    lines.join("\n") + "\n"
 }
 
 /// The keys that are there: the known ones in their order, then the others.
@@ -132,11 +134,11 @@ fn aligned(rows: &[Vec<String>]) -> String {
     let line = |row: &Vec<String>| {
         let mut text = String::new();
         for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-            if column == 0 {
-                text.push_str(&format!("  {cell:<width$}"));
+            let _ = if column == 0 {
+                write!(text, "  {cell:<width$}")
             } else {
-                text.push_str(&format!("  {cell:>width$}"));
-            }
+                write!(text, "  {cell:>width$}")
+            };
         }
         text.push('\n');
         text

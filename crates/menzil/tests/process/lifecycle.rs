@@ -381,11 +381,30 @@ fn statistics_come_over_a_socket_of_the_owner() {
     let read: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(read["virtual_hosts"][0]["counters"]["confirmed"], 1);
     assert!(read["journal"]["syncs"].as_u64().unwrap() >= 1);
+    let mut undocumented = Vec::new();
+    collect_undocumented(&read, &mut undocumented);
+    assert_eq!(undocumented, Vec::<String>::new());
     server.stop();
     assert!(!socket.exists());
     let nobody = run(&["stats", "--data-dir", path]);
     assert_eq!(nobody.status.code(), Some(1));
     assert!(text(&nobody.stderr).contains("is a server running"));
+}
+
+/// Numbers of an answer that the page for operators does not explain.
+fn collect_undocumented(value: &serde_json::Value, into: &mut Vec<String>) {
+    let page = include_str!("../../../../docs/operations.md");
+    if let Some(fields) = value.as_object() {
+        for (key, value) in fields {
+            if (value.is_number() || value.is_boolean()) && !page.contains(&format!("`{key}`")) {
+                into.push(key.clone());
+            }
+            collect_undocumented(value, into);
+        }
+    }
+    for item in value.as_array().into_iter().flatten() {
+        collect_undocumented(item, into);
+    }
 }
 
 #[test]
