@@ -21,13 +21,14 @@ pub(crate) fn tables(answer: &Value) -> String {
             text.push_str(&pairs(fields, JOURNAL));
         }
     }
-    for host in all
-        .get("virtual_hosts")
-        .and_then(Value::as_array)
+    let hosts = all.get("virtual_hosts").and_then(Value::as_array);
+    let mut hosts: Vec<&Fields> = hosts
         .into_iter()
         .flatten()
         .filter_map(Value::as_object)
-    {
+        .collect();
+    hosts.sort_by_key(|host| host.get("name").map(cell));
+    for host in hosts {
         text.push_str(&virtual_host(host));
     }
     text
