@@ -34,7 +34,12 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects, logs in with PLAIN, agrees to no heartbeats and opens channel 1.
     pub(crate) fn open(target: &Target) -> Result<Self, BenchError> {
-        let stream = TcpStream::connect((target.host.as_str(), target.port))?;
+        let stream = TcpStream::connect((target.host.as_str(), target.port)).map_err(|error| {
+            BenchError::Connect {
+                address: target.address(),
+                error,
+            }
+        })?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;

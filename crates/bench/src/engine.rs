@@ -131,6 +131,11 @@ impl Engine {
         let start = Instant::now();
         let mut second = Second {
             at: start,
+            shown: Shown {
+                published: !self.publishers.is_empty(),
+                delivered: !self.consumers.is_empty(),
+                confirmed: self.publishers.iter().any(|(_, one)| one.confirms()),
+            },
             counts: self.tally.counts(),
             still: 0,
         };
@@ -250,10 +255,35 @@ impl Engine {
     }
 }
 
+/// What a phase does at all; a rate of something else would only be a zero.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    published: bool,
+    delivered: bool,
+    confirmed: bool,
+}
+
+impl Shown {
+    fn rates(self, grown: Counts, seconds: f64) -> String {
+        let parts = [
+            (self.published, grown.published, "published"),
+            (self.delivered, grown.delivered, "delivered"),
+            (self.confirmed, grown.confirmed, "confirmed"),
+        ];
+        let texts: Vec<String> = parts
+            .into_iter()
+            .filter(|(shown, ..)| *shown)
+            .map(|(_, part, word)| format!("{:.1} k/s {word}", ratio(float(part), seconds) / 1e3))
+            .collect();
+        texts.join(", ")
+    }
+}
+
 /// The last second of a phase.
 #[derive(Debug)]
 struct Second {
     at: Instant,
+    shown: Shown,
     counts: Counts,
     /// Seconds in which nothing moved.
     still: u64,
@@ -263,13 +293,10 @@ impl Second {
     fn tell(&mut self, label: &str, elapsed: Duration, counts: Counts) {
         let grown = counts.since(self.counts);
         let seconds = float(nanos(self.at.elapsed())) / 1e9;
-        let rate = |part: u64| ratio(float(part), seconds) / 1e3;
         eprintln!(
-            "{label}: {} s, {:.1} k/s published, {:.1} k/s delivered, {:.1} k/s confirmed",
+            "{label}: {} s, {}",
             elapsed.as_secs(),
-            rate(grown.published),
-            rate(grown.delivered),
-            rate(grown.confirmed),
+            self.shown.rates(grown, seconds)
         );
         self.still = if grown == Counts::default() {
             self.still + 1
@@ -278,5 +305,30 @@ impl Second {
         };
         self.at = Instant::now();
         self.counts = counts;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_tells_the_rates_of_what_it_does() {
+        let grown = Counts {
+            published: 2000,
+            delivered: 1000,
+            ..Counts::default()
+        };
+        let shown = |confirmed| Shown {
+            published: true,
+            delivered: true,
+            confirmed,
+        };
+        assert_eq!(
+            shown(false).rates(grown, 1.0),
+            "2.0 k/s published, 1.0 k/s delivered"
+        );
+        // A confirming phase without a confirm has something to tell.
+        assert!(shown(true).rates(grown, 1.0).ends_with("0.0 k/s confirmed"));
     }
 }

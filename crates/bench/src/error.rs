@@ -8,6 +8,13 @@ use std::io;
 pub enum BenchError {
     /// The words on the command line; the text says which.
     Usage(String),
+    /// Nobody answers at the address.
+    Connect {
+        /// `HOST:PORT`.
+        address: String,
+        /// What the system said.
+        error: io::Error,
+    },
     /// The operating system refused: a socket, a file, or `/proc`.
     Io(io::Error),
     /// The broker sent bytes that are not AMQP 0-9-1, or not at this point of the conversation.
@@ -29,6 +36,11 @@ impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(text) => write!(f, "{text} (see --help)"),
+            Self::Connect { address, error } => write!(
+                f,
+                "cannot connect to {address}: {error}; is a broker running there? \
+                 (--uri names another)"
+            ),
             Self::Io(error) => write!(f, "{error}"),
             Self::Malformed(what) => write!(f, "the broker sent {what}"),
             Self::Closed { code, text } => write!(f, "closed by the broker: {code} {text}"),
@@ -41,7 +53,7 @@ impl fmt::Display for BenchError {
 impl std::error::Error for BenchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io(error) => Some(error),
+            Self::Io(error) | Self::Connect { error, .. } => Some(error),
             Self::Usage(_)
             | Self::Malformed(_)
             | Self::Closed { .. }

@@ -37,9 +37,19 @@ A load generator for any AMQP 0-9-1 broker.
   --json              JSON instead of a table
 
 Queues are durable and deleted at the end; whether messages are is up to the scenario.
-Messages per second and CPU are counted per delivered message, in confirm and confirm-one per
-confirmed, in fanout per message delivered from every queue.
-A row is void where the generator used 90 % of its core, or would have, had it got one.
+
+Columns that need a word:
+  messages, msg/s     delivered messages; in confirm and confirm-one confirmed ones; in fanout
+                      messages delivered from every queue
+  s/M                 CPU seconds the broker used per million of these messages (needs --pid)
+  p50, p99, max       microseconds: latency end to end, else from publish to confirm
+  RSS MiB             memory of the broker at the end (needs --pid)
+  written B/msg       bytes the broker had written to disk per message (needs --pid); files it
+                      prepares ahead count too, so that a short run shows more than a long one
+  own CPU %           how much of one core this generator used
+  no core %           how long it was ready to run and no core was free: the machine is busy
+  void                not empty: the figures say more about the generator than about the broker.
+                      saturated: it used 90 % of its core; starved: it would have, had it got one
 ";
 
 /// What is measured.

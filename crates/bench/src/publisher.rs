@@ -76,6 +76,11 @@ impl Publisher {
         })
     }
 
+    /// Whether its messages are confirmed.
+    pub(crate) fn confirms(&self) -> bool {
+        self.limits.window.is_some()
+    }
+
     /// Whether it would write now, were the socket to take it. `room` is how many more messages
     /// the run's backlog allows.
     pub(crate) fn wants_to_write(&self, now: u64, room: u64) -> bool {

@@ -43,6 +43,15 @@ impl Target {
             virtual_host,
         })
     }
+
+    /// `HOST:PORT`, for people.
+    pub(crate) fn address(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
 }
 
 fn split_port(address: &str) -> Option<(&str, u16)> {

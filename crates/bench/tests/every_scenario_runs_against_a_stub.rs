@@ -254,3 +254,13 @@ fn a_backlog_is_loaded_and_drained_to_the_last_message() {
         assert_eq!(field(drain, "delivered"), Some(5000.0), "{text}");
     }
 }
+
+#[test]
+fn an_address_where_nobody_answers_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let words = ["--uri".to_owned(), format!("amqp://{address}")];
+    let error = menzil_bench::report(words).unwrap_err();
+    assert!(error.to_string().contains(&address), "{error}");
+}

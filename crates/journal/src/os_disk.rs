@@ -4,10 +4,10 @@
 //! Invariant: `sync_data` is the real sync of the platform (`fdatasync`; `F_FULLFSYNC` on macOS,
 //! which the standard library does).
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -23,11 +23,20 @@ pub struct OsDisk {
 }
 
 impl OsDisk {
-    /// The folder at `path`, created with its parents if it does not exist.
+    /// The folder at `path`, created with its parents if it does not exist. A new one is open
+    /// to its owner alone, as are the files made in it; parents are made as the system is set.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().to_path_buf();
         if !path.is_dir() {
-            fs::create_dir_all(&path)?;
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            // Somebody else may have made it meanwhile.
+            if let Err(error) = DirBuilder::new().mode(OWNER_FOLDER).create(&path)
+                && !path.is_dir()
+            {
+                return Err(error);
+            }
             if let Some(parent) = path.canonicalize()?.parent() {
                 File::open(parent)?.sync_all()?;
             }
@@ -50,6 +59,7 @@ impl Disk for OsDisk {
         let path = self.path.join(name);
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(true);
+        options.mode(OWNER_FILE);
         options.open(path).map(|file| OsFile { file })
     }
 
@@ -91,6 +101,7 @@ impl Disk for OsDisk {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(OWNER_FILE)
             .open(path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(file)
@@ -173,3 +184,5 @@ impl DiskFile for OsFile {
 /// Linux refuses more slices in one call.
 const SLICES_MAX: usize = 1024;
 const ZEROS_BYTES: u64 = 1 << 20;
+const OWNER_FOLDER: u32 = 0o700;
+const OWNER_FILE: u32 = 0o600;

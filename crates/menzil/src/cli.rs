@@ -17,7 +17,7 @@ pub(crate) enum Command {
     /// Run the broker
     Server(ServerArguments),
     /// Load any AMQP 0-9-1 broker and tell what it costs; `menzil bench --help` lists how
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, override_help = menzil_bench::USAGE)]
     Bench(BenchArguments),
     /// Show the counters of a running server
     Stats(StatsArguments),
@@ -76,7 +76,7 @@ pub(crate) struct StatsArguments {
     /// The server's data folder
     #[arg(long, value_name = "DIR", default_value = "./data")]
     pub(crate) data_dir: PathBuf,
-    /// As one JSON object, instead of a line per number
+    /// As one JSON object, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -88,12 +88,17 @@ pub(crate) enum JournalCommand {
         /// The data folder
         dir: PathBuf,
     },
-    /// Print what is in it, record by record
+    /// Print what is in it, a line for each record; bodies are left out
     Dump {
         /// The data folder
         dir: PathBuf,
     },
-    /// Set damaged parts aside so that a server starts, and name what is lost
+    /// Set damaged parts aside so that a server starts again, and name what is lost
+    ///
+    /// It is needed when a server refuses to start and says so: a record of an exchange, a queue
+    /// or a binding is damaged, or the log does not hang together. A damaged message alone does
+    /// not keep a server from starting. Stop the server and copy the folder first; what is taken
+    /// out is kept in quarantine files beside the journal.
     Repair {
         /// The data folder
         dir: PathBuf,

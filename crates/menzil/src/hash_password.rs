@@ -6,6 +6,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use menzil_server::config::{User, users_to_toml};
 use menzil_server::{PasswordHash, Secret};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::HashPasswordArguments;
 use crate::{Failure, print};
@@ -35,19 +36,55 @@ fn read_password() -> Result<Secret, Failure> {
     Ok(first)
 }
 
+/// Reads a line that is not shown. The terminal shows again what is typed however this ends.
 fn ask(prompt: &str) -> Result<Secret, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::new)?;
     let terminal = std::io::stdin();
     let before = tcgetattr(&terminal).map_err(Failure::new)?;
     let mut silent = before.clone();
     silent.local_modes.remove(LocalModes::ECHO);
-    // A prompt on stderr leaves stdout for the entry.
-    let _ = write!(std::io::stderr(), "{prompt}");
-    tcsetattr(&terminal, OptionalActions::Flush, &silent).map_err(Failure::new)?;
-    let line = read_line();
+    let line = runtime.block_on(async {
+        // Before the terminal is silent: a signal from here on is ours.
+        let mut interruption = Interruption::new().map_err(Failure::new)?;
+        // A prompt on stderr leaves stdout for the entry.
+        let _ = write!(std::io::stderr(), "{prompt}");
+        tcsetattr(&terminal, OptionalActions::Flush, &silent).map_err(Failure::new)?;
+        let (done, line) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || done.send(read_line()));
+        tokio::select! {
+            line = line => line.map_err(Failure::new)?,
+            () = interruption.next() => Err(Failure::interrupted("interrupted: nothing was made")),
+        }
+    });
     let restored = tcsetattr(&terminal, OptionalActions::Flush, &before);
     let _ = writeln!(std::io::stderr());
     restored.map_err(Failure::new)?;
     line
+}
+
+/// The signals that end a program at its prompt.
+struct Interruption([Signal; 3]);
+
+impl Interruption {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self([
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::quit())?,
+        ]))
+    }
+
+    async fn next(&mut self) {
+        let [interrupt, terminate, quit] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = quit.recv() => {}
+        }
+    }
 }
 
 fn read_line() -> Result<Secret, Failure> {

@@ -1,34 +1,42 @@
 //! `menzil journal`: looks at a data folder that no server runs on, and mends it.
 
+mod fact_line;
+mod findings;
+
 use std::path::Path;
 
 use menzil_journal::{Dumped, OpenError, OsDisk, Report};
-use menzil_model::fact::Content;
+use menzil_model::Position;
 use menzil_model::wire::Reader;
-use menzil_model::{Fact, Position};
 
 use crate::cli::JournalCommand;
 use crate::{Failure, print};
+use fact_line::fact_line;
 
 pub(crate) fn run(command: &JournalCommand) -> Result<(), Failure> {
     match command {
         JournalCommand::Verify { dir } => {
-            let report =
-                menzil_journal::verify(&disk(dir)?).map_err(|error| failed(dir, &error))?;
-            print(&format!("{report}\n"));
+            let disk = disk(dir)?;
+            let report = menzil_journal::verify(&disk).map_err(|error| failed(dir, &error))?;
+            tell(dir, &disk, &report)?;
             sound(dir, &report)
         }
         JournalCommand::Repair { dir } => {
-            let report =
-                menzil_journal::repair(&disk(dir)?).map_err(|error| failed(dir, &error))?;
-            print(&format!("{report}\n"));
-            Ok(())
+            let disk = disk(dir)?;
+            let report = menzil_journal::repair(&disk).map_err(|error| failed(dir, &error))?;
+            tell(dir, &disk, &report)
         }
         JournalCommand::Dump { dir } => {
             menzil_journal::dump(&disk(dir)?, &mut |dumped| print(&line(dumped)))
                 .map_err(|error| failed(dir, &error))
         }
     }
+}
+
+fn tell(dir: &Path, disk: &OsDisk, report: &Report) -> Result<(), Failure> {
+    let names = findings::virtual_hosts(disk, report).map_err(|error| failed(dir, &error))?;
+    print(&findings::describe(report, &names));
+    Ok(())
 }
 
 /// A folder that is to be looked at is never made.
@@ -41,9 +49,9 @@ fn disk(dir: &Path) -> Result<OsDisk, Failure> {
 
 fn failed(dir: &Path, error: &OpenError) -> Failure {
     let advice = if matches!(error, OpenError::Locked) {
-        "; stop the server that runs on it first"
+        "; stop the server that runs on it first".to_owned()
     } else {
-        ""
+        menzil_server::format_advice(dir, error).unwrap_or_default()
     };
     Failure::new(format!("{}: {error}{advice}", dir.display()))
 }
@@ -52,10 +60,18 @@ fn sound(dir: &Path, report: &Report) -> Result<(), Failure> {
     if report.is_sound() {
         return Ok(());
     }
-    Err(Failure::new(format!(
-        "{0}: damaged, see above; keep a copy, then `menzil journal repair {0}`",
-        dir.display()
-    )))
+    let dir = dir.display();
+    Err(Failure::new(if report.refusals.is_empty() {
+        format!(
+            "{dir}: damaged, see above; a server starts on it all the same. To have it named no \
+             more, keep a copy, then `menzil journal repair {dir}`"
+        )
+    } else {
+        format!(
+            "{dir}: damaged, see above, and no server starts on it; keep a copy, then \
+             `menzil journal repair {dir}`"
+        )
+    }))
 }
 
 fn line(dumped: &Dumped<'_>) -> String {
@@ -68,7 +84,7 @@ fn line(dumped: &Dumped<'_>) -> String {
             let mut lines = vec![format!("checkpoint of shard {shard} at {index}\n")];
             let mut reader = Reader::new(payload);
             while let Ok(bytes) = reader.long_string() {
-                lines.push(format!("  {}\n", fact(bytes)));
+                lines.push(format!("  {}\n", fact_line(None, bytes)));
             }
             lines.concat()
         }
@@ -81,11 +97,12 @@ fn line(dumped: &Dumped<'_>) -> String {
         } => format!("batch {number} at {offset}: {records} records, {length} bytes\n"),
         Dumped::Record {
             position,
+            class,
             dropped,
             payload,
             ..
         } => match dropped {
-            0 => format!("{position} {}\n", fact(payload)),
+            0 => format!("{position} {}\n", fact_line(Some(*class), payload)),
             count => format!(
                 "{position} to {}: taken out by a repair\n",
                 Position {
@@ -100,13 +117,5 @@ fn line(dumped: &Dumped<'_>) -> String {
         },
         Dumped::Torn { offset, bytes } => format!("torn at {offset}: {bytes} bytes\n"),
         other => format!("{other:?}\n"),
-    }
-}
-
-/// Without bodies: they may be large, and they are nobody's business who looks at structure.
-fn fact(bytes: &[u8]) -> String {
-    match Fact::decode(bytes, Content::Skip) {
-        Ok(fact) => format!("{fact:?}"),
-        Err(error) => format!("does not read: {error}"),
     }
 }

@@ -13,6 +13,8 @@ use clap::Parser as _;
 
 /// Wrong arguments or settings.
 const EXIT_USAGE: u8 = 2;
+/// Ended by a signal at a prompt, as shells have it for SIGINT.
+const EXIT_INTERRUPTED: u8 = 130;
 /// Anything else that failed.
 const EXIT_FAILURE: u8 = 1;
 
@@ -27,6 +29,13 @@ impl Failure {
         Self {
             text: text.to_string(),
             code: EXIT_USAGE,
+        }
+    }
+
+    fn interrupted(text: impl std::fmt::Display) -> Self {
+        Self {
+            text: text.to_string(),
+            code: EXIT_INTERRUPTED,
         }
     }
 

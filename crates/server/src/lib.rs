@@ -17,5 +17,5 @@ mod users;
 
 pub use driver::EXIT_STORAGE;
 pub use secret::Secret;
-pub use server::{Ready, Server, StartError, stats_socket};
+pub use server::{Ready, Server, StartError, format_advice, stats_socket};
 pub use users::{LoginRefused, PasswordHash, Users};

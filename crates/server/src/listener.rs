@@ -17,10 +17,11 @@ use crate::log;
 pub(crate) async fn bind(address: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| {
         let advice = if error.kind() == io::ErrorKind::AddrInUse {
-            "another program listens there: stop it, or set amqp to another port \
-             (0 picks a free one)"
+            "another program listens there: stop it, or choose another port with --amqp ADDR \
+             or MENZIL_AMQP, such as 127.0.0.1:5673 (port 0 picks a free one)"
         } else {
-            "set amqp to an address of this machine and a port that may be used"
+            "choose an address of this machine and a port that may be used with --amqp ADDR or \
+             MENZIL_AMQP"
         };
         format!("cannot listen on {address}: {error}; {advice}")
     })

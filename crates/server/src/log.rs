@@ -8,14 +8,61 @@ use std::io::Write as _;
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use menzil_model::Escaped;
+use menzil_journal::{CheckpointError, Damage, ReadError, TornTail};
+use menzil_model::{ConnectionId, Escaped, Name, Position};
+use serde_json::Value;
 
 use crate::config::{LogFormat, LogLevel};
 
 static LOGGER: OnceLock<(LogLevel, LogFormat)> = OnceLock::new();
 
 /// A named value of a line.
-pub type Field<'a> = (&'a str, &'a dyn Display);
+pub type Field<'a> = (&'a str, &'a dyn Loggable);
+
+/// What a line can say: a text, which in JSON too is one unless the type says otherwise.
+pub trait Loggable: Display {
+    /// The value in a line of JSON.
+    fn json(&self) -> Value {
+        Value::String(self.to_string())
+    }
+}
+
+impl Loggable for u64 {
+    fn json(&self) -> Value {
+        (*self).into()
+    }
+}
+
+impl Loggable for usize {
+    fn json(&self) -> Value {
+        (*self).into()
+    }
+}
+
+impl Loggable for bool {
+    fn json(&self) -> Value {
+        (*self).into()
+    }
+}
+
+impl Loggable for ConnectionId {
+    fn json(&self) -> Value {
+        self.0.into()
+    }
+}
+
+impl Loggable for &str {}
+impl Loggable for String {}
+impl Loggable for std::io::Error {}
+impl Loggable for std::net::SocketAddr {}
+impl Loggable for std::path::Display<'_> {}
+impl Loggable for Name {}
+impl Loggable for Escaped<'_> {}
+impl Loggable for Position {}
+impl Loggable for Damage {}
+impl Loggable for TornTail {}
+impl Loggable for ReadError {}
+impl Loggable for CheckpointError {}
 
 /// Says once what is logged and how; before, `info` lines are logged as text.
 pub fn init(level: LogLevel, format: LogFormat) {
@@ -93,9 +140,9 @@ fn as_json(time: &str, level: LogLevel, message: &str, fields: &[Field<'_>]) -> 
         object.insert(key.to_owned(), value.into());
     }
     for (key, value) in fields {
-        object.insert((*key).to_owned(), value.to_string().into());
+        object.insert((*key).to_owned(), value.json());
     }
-    format!("{}\n", serde_json::Value::Object(object))
+    format!("{}\n", Value::Object(object))
 }
 
 /// `2026-11-30T16:10:14.123Z`, from the days since 1970 by the civil calendar.
@@ -131,15 +178,31 @@ mod tests {
     #[test]
     fn a_line_cannot_be_forged_by_a_value() {
         let value = "x\n2026 error \"forged\"";
-        let text = as_text("T", LogLevel::Info, "hello", &[("user", &value), ("n", &3)]);
+        let text = as_text(
+            "T",
+            LogLevel::Info,
+            "hello",
+            &[("user", &value), ("n", &3_u64)],
+        );
         assert_eq!(
             text,
             "T info  hello user=\"x\\n2026 error \\\"forged\\\"\" n=3\n"
         );
         let json = as_json("T", LogLevel::Info, "hello", &[("user", &value)]);
         assert_eq!(json.matches('\n').count(), 1);
-        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let read: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(read["user"], value);
+    }
+
+    #[test]
+    fn json_has_numbers_and_truth_values_as_such_and_names_as_texts() {
+        let name = Name::new(b"42").unwrap();
+        let fields: [Field<'_>; 3] = [("count", &3_u64), ("full", &true), ("name", &name)];
+        let line = as_json("T", LogLevel::Info, "hello", &fields);
+        let read: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(read["count"], 3);
+        assert_eq!(read["full"], true);
+        assert_eq!(read["name"], "42");
     }
 
     #[test]

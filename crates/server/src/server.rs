@@ -67,11 +67,25 @@ struct Threads {
 }
 
 impl Server {
-    /// Recovers the data folder, binds the listeners and starts the threads. Nobody is served
-    /// before [`Server::run`].
+    /// Binds the listeners, recovers the data folder and starts the threads. Nobody is served
+    /// before [`Server::run`]; a port that is taken leaves no half-made folder.
     pub fn start(settings: Settings) -> Result<Self, StartError> {
         let clock = Clock::start();
         raise_file_limit(settings.connections_max);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_name("menzil")
+            .build()
+            .map_err(|error| StartError(format!("cannot start threads: {error}")))?;
+        let amqp = match settings.amqp.host_and_port() {
+            Some(address) => Some(
+                runtime
+                    .block_on(listener::bind(address))
+                    .map_err(StartError)?,
+            ),
+            None => None,
+        };
+        warn_about(&settings, amqp.as_ref());
         let mut recovery = Recovery::new(shard_settings(&settings));
         let journal = open_journal(&settings, &mut recovery)?;
         let users = Users::new(&settings).map_err(StartError)?;
@@ -98,19 +112,6 @@ impl Server {
             stopping,
             settings,
         });
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .thread_name("menzil")
-            .build()
-            .map_err(|error| StartError(format!("cannot start threads: {error}")))?;
-        let amqp = match node.settings.amqp.host_and_port() {
-            Some(address) => Some(
-                runtime
-                    .block_on(listener::bind(address))
-                    .map_err(StartError)?,
-            ),
-            None => None,
-        };
         let threads = Threads::start(&node)
             .map_err(|error| StartError(format!("cannot start threads: {error}")))?;
         // New virtual hosts are there once their first facts are on disk.
@@ -151,23 +152,28 @@ impl Server {
             if let Some(statistics) = statistics {
                 tasks.push(tokio::spawn(statistics.serve(Arc::clone(&node))));
             }
-            log::info(
-                "listening",
-                &[
-                    ("protocol", &"amqp 0-9-1"),
-                    (
-                        "address",
-                        &address.map_or_else(|| "off".to_owned(), |a| a.to_string()),
-                    ),
-                ],
-            );
+            if let Some(address) = &address {
+                log::info(
+                    "listening",
+                    &[("protocol", &"amqp 0-9-1"), ("address", address)],
+                );
+            }
             ready(&Ready {
                 amqp: address,
                 data_dir: node.settings.data_dir.clone(),
             });
             let signal = stop.next().await;
             log::info("stopping", &[("signal", &signal)]);
-            stop_serving(&node, tasks).await;
+            tokio::select! {
+                () = stop_serving(&node, tasks) => {}
+                signal = stop.next() => {
+                    let left = node.links.lock().len();
+                    log::warn(
+                        "second signal: connections are cut off",
+                        &[("signal", &signal), ("connections", &left)],
+                    );
+                }
+            }
             Ok::<_, StartError>(path)
         })?;
         if let Some(path) = socket {
@@ -182,6 +188,57 @@ impl Server {
         Ok(())
     }
 }
+
+/// Says what the settings make of who can log in from where.
+fn warn_about(settings: &Settings, amqp: Option<&TcpListener>) {
+    if !settings.guest && settings.users.is_empty() {
+        log::warn(
+            "nobody can log in: guest is false and there are no users; `menzil hash-password` \
+             makes an entry for the settings file",
+            &[],
+        );
+    }
+    let address = amqp.and_then(|listener| listener.local_addr().ok());
+    if let Some(address) = address.filter(|address| !address.ip().to_canonical().is_loopback()) {
+        log::warn(exposed(settings), &[("address", &address)]);
+    }
+}
+
+/// What it means to be reached from other machines.
+fn exposed(settings: &Settings) -> &'static str {
+    let guest = settings.guest && !settings.users.contains_key("guest");
+    if !guest {
+        "other machines can connect, and there is no TLS: passwords and messages can be read on \
+         the way"
+    } else if settings.loopback_users.iter().any(|user| user == "guest") {
+        "other machines can connect, and there is no TLS: passwords and messages can be read on \
+         the way; guest may still log in over loopback only"
+    } else {
+        "other machines can connect, and there is no TLS: passwords and messages can be read on \
+         the way; guest may log in from anywhere, for loopback_users does not name it"
+    }
+}
+
+/// Once, at the start; whose folder it is decides.
+fn warn_about_folder(path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Ok(metadata) = std::fs::metadata(path) else {
+        return;
+    };
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & OTHERS != 0 {
+        log::warn(
+            "other users of this machine may look into the data folder, where messages lie: \
+             `chmod -R go= DIR` keeps them out",
+            &[
+                ("data_dir", &path.display()),
+                ("mode", &format!("{mode:03o}")),
+            ],
+        );
+    }
+}
+
+const OTHERS: u32 = 0o007;
 
 /// As many open files as the system allows, for each connection is one.
 fn raise_file_limit(connections_max: usize) {
@@ -257,14 +314,28 @@ fn open_journal(
             "cannot open it: {e}; set data_dir to a folder that can be written"
         ))
     })?;
+    warn_about_folder(path);
     Journal::open(disk, journal_options(settings), recovery).map_err(|e| {
         if matches!(e, OpenError::Locked) {
             return error(
                 &"another server runs on it: stop that one, or set data_dir to another folder",
             );
         }
-        error(&e)
+        let advice = format_advice(path, &e).unwrap_or_default();
+        error(&format_args!("{e}{advice}"))
     })
+}
+
+/// What to do about a folder without a `format` file that can be read, to follow the error.
+pub fn format_advice(data_dir: &Path, error: &OpenError) -> Option<String> {
+    let OpenError::Format { .. } = error else {
+        return None;
+    };
+    let dir = data_dir.display();
+    Some(format!(
+        "; if Menzil made this folder and its format file was deleted or damaged, put it back: \
+         `echo menzil journal 1 > {dir}/format`; if not, name another folder"
+    ))
 }
 
 /// Completes the recovered shards and says what was recovered.
@@ -446,6 +517,16 @@ async fn stop_serving(node: &Node, tasks: Vec<JoinHandle<()>>) {
     for task in tasks {
         let _ = task.await;
     }
+    let left = node.links.lock().len();
+    if left > 0 {
+        log::info(
+            "waiting for clients to answer connection.close; a second signal ends it",
+            &[
+                ("connections", &left),
+                ("seconds_at_most", &node.settings.stop_seconds),
+            ],
+        );
+    }
     let waiting = async {
         while !node.links.lock().is_empty() {
             tokio::time::sleep(STOP_LOOK_EVERY).await;
@@ -493,3 +574,18 @@ pub fn stats_socket(data_dir: &Path) -> PathBuf {
 const PREPARER_LOOK_EVERY: Duration = Duration::from_millis(5);
 const DISK_LOOK_EVERY: Duration = Duration::from_millis(100);
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_guest_is_what_holds() {
+        let mut settings = Settings::default();
+        assert!(exposed(&settings).contains("over loopback only"));
+        settings.loopback_users.clear();
+        assert!(exposed(&settings).contains("from anywhere"));
+        settings.guest = false;
+        assert!(!exposed(&settings).contains("guest"));
+    }
+}

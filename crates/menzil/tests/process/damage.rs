@@ -56,7 +56,13 @@ fn a_damaged_message_of_the_tail_is_named_at_the_start_and_alone_is_gone() {
     damage(dir.path(), b"message-to-find");
     let verify = run(&["journal", "verify", dir.path().to_str().unwrap()]);
     assert_eq!(verify.status.code(), Some(1));
-    assert!(text(&verify.stderr).contains("journal repair"));
+    assert!(text(&verify.stderr).contains("a server starts on it all the same"));
+    let found = text(&verify.stdout);
+    assert!(
+        found.contains("of virtual host \"/\" is damaged"),
+        "{found}"
+    );
+    assert!(found.contains("effect: of each damaged message"), "{found}");
     let server = Server::start(dir.path(), &[]);
     assert_eq!(bodies(&server, 6), LEFT);
     assert_eq!(Client::open(server.port).declare("a-queue-to-find"), 6);
@@ -102,7 +108,13 @@ fn a_damaged_declaration_refuses_the_start_and_repair_lets_it_through() {
         error.contains("topology record 1:") && error.contains("menzil journal repair"),
         "{error}"
     );
+    let verify = run(&["journal", "verify", path]);
+    assert!(text(&verify.stderr).contains("no server starts on it"));
+    assert!(text(&verify.stderr).contains("menzil journal repair"));
     let repair = run(&["journal", "repair", path]);
+    let done = text(&repair.stdout);
+    assert!(done.contains("effect: of each damaged topology"), "{done}");
+    assert!(done.contains("done: dropped"), "{done}");
     assert_eq!(repair.status.code(), Some(0), "{}", text(&repair.stderr));
     let server = Server::start(dir.path(), &[]);
     assert_eq!(Client::open(server.port).declare("a-queue-to-find"), 0);

@@ -4,7 +4,10 @@ use crate::common::{Client, PATIENCE, Server, menzil, run, text};
 use menzil_amqp::methods::{
     ConnectionCloseOk, ConnectionUpdateSecret, ConnectionUpdateSecretOk, Method,
 };
+use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::time::Instant;
 
 #[test]
@@ -36,7 +39,9 @@ fn a_listener_can_be_off() {
         "{}",
         server.ready
     );
-    assert_eq!(server.stop().0.code(), Some(0));
+    let (status, log) = server.stop();
+    assert_eq!(status.code(), Some(0));
+    assert!(!log.contains("listening"), "{log}");
 }
 
 #[test]
@@ -61,21 +66,76 @@ fn a_port_that_is_taken_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
     let output = run(&[
         "server",
         "--amqp",
         &address,
         "--data-dir",
-        dir.path().to_str().unwrap(),
-        "--set",
-        "segment_bytes=1 MiB",
+        data.to_str().unwrap(),
     ]);
     assert_eq!(output.status.code(), Some(1));
     let error = text(&output.stderr);
-    assert!(
-        error.contains(&address) && error.contains("set amqp"),
-        "{error}"
+    for part in [&address, "--amqp ADDR", "MENZIL_AMQP"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(!data.exists(), "a half-made data folder");
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn the_data_folder_and_all_in_it_are_the_owners_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("new/data");
+    let server = Server::start(&data, &[]);
+    let mut client = Client::open(server.port);
+    client.declare("q");
+    client.confirm_select();
+    // Past the end of a segment, so that there is a sidecar.
+    for _ in 0..6 {
+        client.publish("q", &vec![7; 1_000_000]);
+    }
+    client.await_confirms(6);
+    drop(client);
+    let (_, log) = server.stop();
+    assert_eq!(mode(&data), 0o700);
+    let mut kinds = BTreeSet::new();
+    for entry in std::fs::read_dir(&data).unwrap() {
+        let entry = entry.unwrap();
+        let name = text(entry.file_name().as_encoded_bytes());
+        assert_eq!(mode(&entry.path()), 0o600, "{name}");
+        kinds.insert(name.split('-').next().unwrap().to_owned());
+    }
+    for kind in ["segment", "checkpoint", "directory", "lock", "format"] {
+        assert!(kinds.contains(kind), "{kinds:?}");
+    }
+    assert!(!log.contains("other users"), "{log}");
+}
+
+#[test]
+fn an_open_data_folder_is_left_as_it_is_and_warned_about() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let server = Server::start(dir.path(), &[]);
+    assert_eq!(mode(dir.path()), 0o755);
+    let (_, log) = server.stop();
+    assert_eq!(
+        log.matches("other users of this machine").count(),
+        1,
+        "{log}"
     );
+    assert!(log.contains("mode=755"), "{log}");
+}
+
+#[test]
+fn a_server_that_nobody_can_log_in_to_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--set", "guest=false"]);
+    let (_, log) = server.stop();
+    assert!(log.contains("nobody can log in"), "{log}");
 }
 
 #[test]
@@ -106,7 +166,18 @@ fn what_was_confirmed_is_there_after_kill_and_after_a_clean_stop() {
     let verify = run(&["journal", "verify", dir.path().to_str().unwrap()]);
     assert_eq!(verify.status.code(), Some(0), "{}", text(&verify.stdout));
     let dump = run(&["journal", "dump", dir.path().to_str().unwrap()]);
-    assert!(text(&dump.stdout).contains("VirtualHostCreated"));
+    let dump = text(&dump.stdout);
+    for part in [
+        "1:1 topology ",
+        "bytes VirtualHostCreated name=\"/\"\n",
+        "name=\"q\" durable\n",
+        "bytes Published exchange=\"\" routing-key=\"q\" body-bytes=9 entries=",
+    ] {
+        assert!(dump.contains(part), "{dump}");
+    }
+    for rust in ["Extent", "LongString", "Some("] {
+        assert!(!dump.contains(rust), "{dump}");
+    }
 }
 
 #[test]
@@ -142,6 +213,51 @@ fn a_client_that_does_not_answer_holds_the_stop_up_for_a_bounded_time() {
         log.contains("connections did not close in time connections=1"),
         "{log}"
     );
+    assert!(
+        log.contains("ends it connections=1 seconds_at_most=1"),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_second_signal_ends_the_stop_and_the_journal_is_closed_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    // Without the second signal the test would wait longer than it has patience.
+    let mut server = Server::start(dir.path(), &["--set", "stop_seconds=3600"]);
+    let mut silent = Client::open(server.port);
+    server.signal("-INT");
+    let came = silent.next().unwrap();
+    assert!(matches!(came.method(), Method::ConnectionClose(_)));
+    server.signal("-TERM");
+    let (status, log) = server.wait();
+    assert_eq!(status.code(), Some(0));
+    assert!(
+        log.contains("second signal: connections are cut off signal=SIGTERM connections=1"),
+        "{log}"
+    );
+    let server = Server::start(dir.path(), &[]);
+    let (_, log) = server.stop();
+    assert!(log.contains("checkpoints=1 records_replayed=0"), "{log}");
+}
+
+#[test]
+fn a_log_of_json_has_numbers_and_not_texts() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--log-format", "json"]);
+    let (_, log) = server.stop();
+    let lines: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |message: &str| {
+        lines
+            .iter()
+            .find(|line| line["message"] == message)
+            .unwrap()
+    };
+    assert!(of("stopped")["uptime_ms"].is_u64(), "{log}");
+    assert!(of("virtual host created")["exchanges"].is_u64(), "{log}");
+    assert!(of("listening")["address"].is_string(), "{log}");
 }
 
 #[test]
@@ -151,7 +267,10 @@ fn wrong_settings_are_refused_by_name_with_code_2() {
     std::fs::write(&file, "guest = true\nguset = true\n").unwrap();
     let file = file.to_str().unwrap();
     let cases: [(&[&str], &str); 4] = [
-        (&["--config", file], "menzil.toml:2: unknown field `guset`"),
+        (
+            &["--config", file],
+            "menzil.toml:2: unknown setting guset (did you mean guest?)",
+        ),
         (&["--config", "/no/such.toml"], "/no/such.toml"),
         (&["--set", "frame_max=1"], "--set frame_max: frame_max is 1"),
         (&["--amqp", "5672"], "--amqp: \"5672\" is no address"),
@@ -249,20 +368,43 @@ fn statistics_come_over_a_socket_of_the_owner() {
     let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let plain = text(&run(&["stats", "--data-dir", path]).stdout);
-    assert!(
-        plain.contains("virtual_hosts[/].queues[a queue].ready 1\n"),
-        "{plain}"
-    );
-    assert!(plain.contains("connections.open 1\n"), "{plain}");
+    let lines: Vec<Vec<&str>> = plain
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert!(plain.contains("\nvirtual host /\n"), "{plain}");
+    assert!(plain.contains("  open 1   accepted 1 "), "{plain}");
+    // Name, durable, ready.
+    let queue = |line: &Vec<&str>| line.starts_with(&["a", "queue", "yes", "1"]);
+    assert!(lines.iter().any(queue), "{plain}");
     let json = run(&["stats", "--data-dir", path, "--json"]);
     let read: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(read["virtual_hosts"][0]["counters"]["confirmed"], 1);
     assert!(read["journal"]["syncs"].as_u64().unwrap() >= 1);
+    let mut undocumented = Vec::new();
+    collect_undocumented(&read, &mut undocumented);
+    assert_eq!(undocumented, Vec::<String>::new());
     server.stop();
     assert!(!socket.exists());
     let nobody = run(&["stats", "--data-dir", path]);
     assert_eq!(nobody.status.code(), Some(1));
     assert!(text(&nobody.stderr).contains("is a server running"));
+}
+
+/// Numbers of an answer that the page for operators does not explain.
+fn collect_undocumented(value: &serde_json::Value, into: &mut Vec<String>) {
+    let page = include_str!("../../../../docs/operations.md");
+    if let Some(fields) = value.as_object() {
+        for (key, value) in fields {
+            if (value.is_number() || value.is_boolean()) && !page.contains(&format!("`{key}`")) {
+                into.push(key.clone());
+            }
+            collect_undocumented(value, into);
+        }
+    }
+    for item in value.as_array().into_iter().flatten() {
+        collect_undocumented(item, into);
+    }
 }
 
 #[test]
@@ -328,4 +470,32 @@ fn a_new_secret_is_checked_while_the_connection_goes_on() {
     client.send(0, &renew(b"guest"));
     client.expect(ConnectionUpdateSecretOk::ID);
     assert_eq!(client.declare("q"), 0);
+}
+
+#[test]
+fn help_shows_what_the_load_generator_takes() {
+    for arguments in [&["help", "bench"], &["bench", "--help"]] {
+        let help = text(&run(arguments).stdout);
+        assert!(help.contains("--scenario NAME"), "{help}");
+    }
+}
+
+#[test]
+fn a_folder_without_its_format_file_says_how_to_put_it_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    Server::start(dir.path(), &[]).stop();
+    std::fs::remove_file(dir.path().join("format")).unwrap();
+    let advice = format!("`echo menzil journal 1 > {path}/format`");
+    for arguments in [
+        &["journal", "verify", path][..],
+        &["server", "--amqp", "off", "--data-dir", path],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        let error = text(&output.stderr);
+        assert!(error.contains(&advice), "{error}");
+    }
+    std::fs::write(dir.path().join("format"), "menzil journal 1\n").unwrap();
+    Server::start(dir.path(), &[]).stop();
 }

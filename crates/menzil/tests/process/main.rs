@@ -9,4 +9,6 @@ mod kill;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod terminal;
+#[cfg(test)]
 mod traffic;

@@ -106,7 +106,7 @@ impl Layers {
     }
 }
 
-/// Text as a value of the same type as the one it replaces. A list is written with commas.
+/// Text as a value of the same type as the one it replaces.
 fn parse_like(old: &Value, text: &str) -> Result<Value, String> {
     Ok(match old {
         Value::Integer(_) => Value::Integer(
@@ -117,17 +117,38 @@ fn parse_like(old: &Value, text: &str) -> Result<Value, String> {
             text.parse()
                 .map_err(|_| format!("{text:?} is neither true nor false"))?,
         ),
-        Value::Array(_) => Value::Array(
-            text.split(',')
-                .map(str::trim)
-                .filter(|part| !part.is_empty())
-                .map(|part| Value::String(part.to_owned()))
-                .collect(),
-        ),
+        Value::Array(_) => Value::Array(parse_list(text)?),
         Value::String(_) | Value::Float(_) | Value::Datetime(_) | Value::Table(_) => {
             Value::String(text.to_owned())
         }
     })
+}
+
+/// A list of names: a TOML array, or names with commas between them.
+fn parse_list(text: &str) -> Result<Vec<Value>, String> {
+    if text.trim_start().starts_with('[') {
+        let read: Result<Table, _> = toml::from_str(&format!("list = {text}"));
+        return match read {
+            Ok(mut table) => match (table.remove("list"), table.is_empty()) {
+                (Some(Value::Array(names)), true) => Ok(names),
+                _ => Err(format!("{text:?} is more than one TOML array")),
+            },
+            Err(error) => Err(format!("{text:?} is no TOML array: {}", error.message())),
+        };
+    }
+    text.split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(|name| {
+            if name.contains(['[', ']', '"', '\'']) {
+                return Err(format!(
+                    "{name:?} has a bracket or a quote: write names with commas between them, \
+                     a,b, or a whole TOML array, [\"a\",\"b\"]"
+                ));
+            }
+            Ok(Value::String(name.to_owned()))
+        })
+        .collect()
 }
 
 fn unknown(key: &str, known: &Table) -> String {
@@ -136,23 +157,30 @@ fn unknown(key: &str, known: &Table) -> String {
     }
     let nearest = known
         .keys()
-        .map(|candidate| (common_letters(candidate, key), candidate))
-        .max()
-        .filter(|(likeness, _)| *likeness > 3)
-        .map_or_else(String::new, |(_, name)| format!(" (is it {name}?)"));
+        .map(|candidate| (distance(candidate, key), candidate))
+        .min()
+        .filter(|(distance, _)| *distance <= 1 + key.len() / 4)
+        .map_or_else(String::new, |(_, name)| format!(" (did you mean {name}?)"));
     format!("unknown setting {key}{nearest}; all are listed by `menzil server --print-config`")
 }
 
-/// Length of the common prefix and suffix, a cheap likeness.
-fn common_letters(a: &str, b: &str) -> usize {
-    let prefix = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-    let suffix = a
-        .bytes()
-        .rev()
-        .zip(b.bytes().rev())
-        .take_while(|(a, b)| a == b)
-        .count();
-    prefix + suffix
+/// Letters to add, drop or change to get from one to the other; a name cut short is close too.
+fn distance(candidate: &str, key: &str) -> usize {
+    if key.len() > 2 && (candidate.starts_with(key) || key.starts_with(candidate)) {
+        return 1;
+    }
+    let mut row: Vec<usize> = (0..=key.len()).collect();
+    for (at, wanted) in candidate.bytes().enumerate() {
+        let mut next = vec![at + 1];
+        for ((found, pair), left) in key.bytes().zip(row.windows(2)).zip(1..) {
+            let &[diagonal, above] = pair else { continue };
+            let changed = diagonal + usize::from(wanted != found);
+            let before: usize = next.get(left - 1).copied().unwrap_or(usize::MAX - 1);
+            next.push(changed.min(above + 1).min(before + 1));
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(usize::MAX)
 }
 
 fn read_file(path: &Path) -> Result<Layers, ConfigError> {
@@ -166,12 +194,29 @@ fn read_file(path: &Path) -> Result<Layers, ConfigError> {
             Some(span) => format!("{place}:{}", line_of(&text, span.start)),
             None => place.clone(),
         },
-        what: error.message().to_owned(),
+        what: complaint(error.message(), &text),
     })?;
     Ok(Layers {
         settings,
         last_place: Some(place),
     })
+}
+
+/// What the reader of the file says, with our word for a field and without a list of all.
+fn complaint(message: &str, file: &str) -> String {
+    let unknown_name = message
+        .strip_prefix("unknown field `")
+        .and_then(|rest| rest.split('`').next());
+    if let Some(name) = unknown_name
+        && let Ok(known) = Table::try_from(Settings::default())
+        && !known.contains_key(name)
+        && toml::from_str(file).is_ok_and(|file: Table| file.contains_key(name))
+    {
+        return unknown(name, &known);
+    }
+    message
+        .replacen("unknown field", "unknown setting", 1)
+        .replacen("missing field", "missing setting", 1)
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
@@ -241,8 +286,12 @@ mod tests {
         let path = file.path().to_str().unwrap();
         let error = load(&sources(path, &[], &[])).unwrap_err();
         assert_eq!(error.place, format!("{path}:3"));
-        assert!(error.what.contains("unknown field `heartbeat`"), "{error}");
-        assert!(error.what.contains("heartbeat_seconds"), "{error}");
+        assert!(error.what.contains("unknown setting heartbeat "), "{error}");
+        assert!(
+            error.what.contains("did you mean heartbeat_seconds?"),
+            "{error}"
+        );
+        assert!(!error.what.contains("field"), "{error}");
     }
 
     #[test]
@@ -268,7 +317,10 @@ mod tests {
             .push(("MENZIL_HEARTBEAT_SECOND".into(), "1".into()));
         let error = load(&sources).unwrap_err();
         assert_eq!(error.place, "MENZIL_HEARTBEAT_SECOND");
-        assert!(error.what.contains("is it heartbeat_seconds?"), "{error}");
+        assert!(
+            error.what.contains("did you mean heartbeat_seconds?"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -289,6 +341,59 @@ mod tests {
         assert_eq!(settings.segment_bytes, Size::mib(2));
         assert_eq!(settings.log_format, LogFormat::Json);
         assert_eq!(settings.amqp.host_and_port(), None);
+    }
+
+    fn virtual_hosts(text: &str) -> Result<Vec<String>, ConfigError> {
+        let sources = Sources {
+            flags: vec![flag("virtual_hosts", text)],
+            ..Sources::default()
+        };
+        load(&sources).map(|settings| settings.virtual_hosts)
+    }
+
+    #[test]
+    fn a_list_is_a_toml_array_or_names_with_commas() {
+        for text in ["[\"/\",\"x\"]", " [ '/' , \"x\", ]", "/,x", "/ , x,"] {
+            assert_eq!(virtual_hosts(text).unwrap(), ["/", "x"], "{text}");
+        }
+        assert_eq!(virtual_hosts("[\"a,b\"]").unwrap(), ["a,b"]);
+        for text in [
+            "[\"/\"",
+            "\"/\",\"x\"",
+            "/,x]",
+            "[1]",
+            "['/']\nguest = false",
+            "'x'",
+        ] {
+            let error = virtual_hosts(text).unwrap_err();
+            assert_eq!(error.place, "--virtual_hosts", "{text}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_setting_is_named_and_a_far_one_is_not() {
+        let known = Table::try_from(Settings::default()).unwrap();
+        for (key, nearest) in [
+            ("data-dir", "data_dir"),
+            ("datadir", "data_dir"),
+            ("guset", "guest"),
+            ("log_levle", "log_level"),
+            ("heartbeat", "heartbeat_seconds"),
+            ("virtual_host", "virtual_hosts"),
+        ] {
+            let text = unknown(key, &known);
+            assert!(text.contains(&format!("did you mean {nearest}?")), "{text}");
+        }
+        assert!(!unknown("colour", &known).contains("did you mean"));
+    }
+
+    #[test]
+    fn a_wrong_setting_of_a_user_is_named_alone() {
+        let file = file("[users.ada]\npassword = \"x\"\n");
+        let path = file.path().to_str().unwrap();
+        let error = load(&sources(path, &[], &[])).unwrap_err();
+        assert_eq!(error.place, format!("{path}:2"));
+        assert!(error.what.contains("unknown setting `password`"), "{error}");
     }
 
     #[test]

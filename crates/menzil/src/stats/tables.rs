@@ -1,0 +1,266 @@
+//! A server's answer as text for people: a section each for the node, the journal and every
+//! virtual host, and a table of its queues.
+//!
+//! Programs take `--json`. A number that this version does not know yet is shown all the same,
+//! behind those it knows.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+type Fields = Map<String, Value>;
+
+/// The whole answer.
+pub(crate) fn tables(answer: &Value) -> String {
+    let none = Fields::new();
+    let all = answer.as_object().unwrap_or(&none);
+    let mut text = heading(all);
+    for section in ["connections", "journal"] {
+        if let Some(fields) = all.get(section).and_then(Value::as_object) {
+            let _ = writeln!(text, "\n{section}");
+            text.push_str(&pairs(fields, JOURNAL));
+        }
+    }
+    let hosts = all.get("virtual_hosts").and_then(Value::as_array);
+    let mut hosts: Vec<&Fields> = hosts
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object)
+        .collect();
+    hosts.sort_by_key(|host| host.get("name").map(cell));
+    for host in hosts {
+        text.push_str(&virtual_host(host));
+    }
+    text
+}
+
+fn heading(all: &Fields) -> String {
+    let version = all.get("version").and_then(Value::as_str).unwrap_or("?");
+    let uptime = all.get("uptime_ms").and_then(Value::as_u64).unwrap_or(0) / 1000;
+    let (hours, minutes, seconds) = (uptime / 3600, uptime / 60 % 60, uptime % 60);
+    let disk = if all.get("disk_full").and_then(Value::as_bool) == Some(true) {
+        "the disk is FULL: publishers wait"
+    } else {
+        "the disk has room"
+    };
+    format!("Menzil {version}, up {hours} h {minutes} min {seconds} s, {disk}\n")
+}
+
+fn virtual_host(host: &Fields) -> String {
+    let name = host.get("name").map(cell).unwrap_or_default();
+    let mut text = format!("\nvirtual host {name}\n");
+    text.push_str(&pairs(host, OBJECTS));
+    if let Some(counters) = host.get("counters").and_then(Value::as_object) {
+        text.push_str(&pairs(counters, COUNTERS));
+    }
+    let queues: Vec<&Fields> = host
+        .get("queues")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object)
+        .collect();
+    if !queues.is_empty() {
+        text.push_str(&queue_table(&queues));
+    }
+    text
+}
+
+/// `name number` after each other, as many on a line as fit.
+fn pairs(fields: &Fields, order: &[&str]) -> String {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for key in ordered(fields, order) {
+        let Some(value) = fields.get(key).filter(|value| !is_nested(value)) else {
+            continue;
+        };
+        if key == "name" {
+            continue;
+        }
+        let pair = format!("{key} {}", cell(value));
+        if !line.is_empty() && line.len() + pair.len() + 3 > WIDTH {
+            lines.push(std::mem::take(&mut line));
+        }
+        line.push_str(if line.is_empty() { "  " } else { "   " });
+        line.push_str(&pair);
+    }
+    lines.push(line);
+    lines.join("\n") + "\n"
+}
+
+/// The keys that are there: the known ones in their order, then the others.
+fn ordered<'a>(fields: &'a Fields, order: &[&'a str]) -> Vec<&'a str> {
+    let known = order
+        .iter()
+        .copied()
+        .filter(|key| fields.contains_key(*key));
+    let others = fields.keys().map(String::as_str);
+    known
+        .chain(others.filter(|key| !order.contains(key)))
+        .collect()
+}
+
+/// A line for each queue. A column of what rarely happens is there once it did.
+fn queue_table(queues: &[&Fields]) -> String {
+    let Some(first) = queues.first() else {
+        return String::new();
+    };
+    let happened = |key: &&str| {
+        let is_zero = |queue: &&Fields| queue.get(*key).and_then(Value::as_u64) == Some(0);
+        !RARE.contains(key) || !queues.iter().all(is_zero)
+    };
+    let keys: Vec<&str> = ordered(first, QUEUE).into_iter().filter(happened).collect();
+    let title = |key: &&str| if *key == "name" { "queue" } else { *key }.to_owned();
+    let mut rows = vec![keys.iter().map(title).collect::<Vec<_>>()];
+    for queue in queues {
+        let cells = keys.iter().map(|key| queue.get(*key));
+        rows.push(
+            cells
+                .map(|value| value.map(cell).unwrap_or_default())
+                .collect(),
+        );
+    }
+    aligned(&rows)
+}
+
+/// The first column to the left, the others to the right.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        widths.resize(widths.len().max(row.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let line = |row: &Vec<String>| {
+        let mut text = String::new();
+        for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            let _ = if column == 0 {
+                write!(text, "  {cell:<width$}")
+            } else {
+                write!(text, "  {cell:>width$}")
+            };
+        }
+        text.push('\n');
+        text
+    };
+    rows.iter().map(line).collect()
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+fn is_nested(value: &Value) -> bool {
+    value.is_array() || value.is_object()
+}
+
+const WIDTH: usize = 90;
+const JOURNAL: &[&str] = &[
+    "open",
+    "accepted",
+    "refused",
+    "syncs",
+    "batches",
+    "records",
+    "bytes",
+    "pending_bytes",
+];
+const OBJECTS: &[&str] = &[
+    "messages",
+    "queues_count",
+    "exchanges",
+    "bindings",
+    "connections",
+    "channels",
+    "consumers",
+];
+const COUNTERS: &[&str] = &[
+    "published",
+    "routed",
+    "confirmed",
+    "nacked",
+    "refused",
+    "unroutable_dropped",
+    "unroutable_returned",
+    "delivered",
+    "redelivered",
+    "acknowledged",
+    "rejected",
+    "requeued",
+];
+const QUEUE: &[&str] = &[
+    "name",
+    "durable",
+    "ready",
+    "unsettled",
+    "consumers",
+    "ready_bytes",
+    "entered",
+    "delivered",
+    "acknowledged",
+    "rejected",
+    "requeued",
+];
+const RARE: &[&str] = &[
+    "rejected",
+    "requeued",
+    "expired",
+    "overflowed",
+    "purged",
+    "damaged",
+    "refused",
+];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_virtual_host_has_its_numbers_and_a_line_for_each_queue() {
+        let queue = |name, ready, expired| {
+            json!({
+                "name": name, "durable": true, "ready": ready, "consumers": 0,
+                "expired": expired, "purged": 0, "novel": 9,
+            })
+        };
+        let text = tables(&json!({
+            "version": "1.2", "uptime_ms": 3_723_000, "disk_full": false,
+            "connections": {"refused": 0, "accepted": 7, "open": 2},
+            "virtual_hosts": [{
+                "name": "/", "messages": 12, "committed": 40,
+                "counters": {"delivered": 3, "published": 5},
+                "queues": [queue("a b", 2, 0), queue("orders", 10, 1)],
+            }],
+        }));
+        assert_eq!(
+            text,
+            "Menzil 1.2, up 1 h 2 min 3 s, the disk has room\n\
+             \n\
+             connections\n  open 2   accepted 7   refused 0\n\
+             \n\
+             virtual host /\n  messages 12   committed 40\n  published 5   delivered 3\n  \
+             queue   durable  ready  consumers  expired  novel\n  \
+             a b         yes      2          0        0      9\n  \
+             orders      yes     10          0        1      9\n"
+        );
+    }
+
+    #[test]
+    fn long_lines_are_broken_between_pairs() {
+        let fields: Fields = (0..30)
+            .map(|number| (format!("counter_{number}"), json!(number)))
+            .collect();
+        let text = pairs(&fields, &[]);
+        assert!(text.lines().count() > 3);
+        assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
+        assert_eq!(text.matches("counter_").count(), 30);
+    }
+}
