@@ -12,6 +12,7 @@ pub trait Log {
     /// their own and use the room that is reserved for them when the disk is full.
     fn append_lazy(&mut self, fact: &Fact) -> u64;
 
-    /// False while the disk is full: publishes that need the journal are refused.
-    fn has_room(&self) -> bool;
+    /// Whether messages of that many bytes together may be appended. False while the disk is
+    /// full: publishes that need the journal are refused.
+    fn has_room(&self, bytes: u64) -> bool;
 }

@@ -118,6 +118,16 @@ impl Store {
         self.slot(id).is_some_and(|slot| slot.content.is_some())
     }
 
+    /// Bytes of the whole message.
+    pub(crate) fn total_bytes(&self, id: MessageId) -> u64 {
+        self.slot(id).map_or(0, |slot| slot.extent.total_bytes)
+    }
+
+    /// Bytes of content that memory may hold.
+    pub(crate) fn content_bytes_max(&self) -> u64 {
+        self.content_bytes_max
+    }
+
     /// Messages held.
     pub(crate) fn messages(&self) -> u64 {
         self.messages

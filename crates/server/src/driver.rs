@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use menzil_core::{Command, Log, Request};
+use menzil_core::{Command, Log};
 use menzil_journal::{Journal, OsDisk, Space};
 use menzil_model::{ConnectionId, Fact, Map, Name, ShardId};
 use parking_lot::{Condvar, Mutex};
@@ -175,8 +175,6 @@ pub(crate) struct ShardLog<'a> {
     journal: &'a Journal<OsDisk>,
     shard: ShardId,
     batch: Option<menzil_journal::Batch<'a>>,
-    /// Bytes that the command at hand may want to append.
-    wants_bytes: u64,
 }
 
 impl<'a> ShardLog<'a> {
@@ -185,18 +183,6 @@ impl<'a> ShardLog<'a> {
             journal,
             shard,
             batch: None,
-            wants_bytes: 0,
-        }
-    }
-
-    /// Looks how much room the command needs.
-    fn next_is(&mut self, command: &Command) {
-        self.wants_bytes = RECORD_OVERHEAD_BYTES;
-        if let Command::Request { request, .. } = command
-            && let Request::Publish(publish) = request
-        {
-            let body: usize = publish.body.iter().map(bytes::Bytes::len).sum();
-            self.wants_bytes += (body + publish.properties.len()) as u64;
         }
     }
 
@@ -223,8 +209,11 @@ impl Log for ShardLog<'_> {
 
     /// While segments can be prepared there is room: publishers are held back before the
     /// writer has to prepare one itself. On a full disk it is counted.
-    fn has_room(&self) -> bool {
-        self.journal.space() == Space::Ample || self.journal.has_room(self.wants_bytes)
+    fn has_room(&self, bytes: u64) -> bool {
+        self.journal.space() == Space::Ample
+            || self
+                .journal
+                .has_room(bytes.saturating_add(RECORD_OVERHEAD_BYTES))
     }
 }
 

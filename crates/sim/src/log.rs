@@ -156,8 +156,9 @@ impl Log for NodeLog<'_> {
         position.index
     }
 
-    fn has_room(&self) -> bool {
-        self.sabotage == Some(Sabotage::RoomIgnored) || self.journal.has_room(self.room_bytes)
+    fn has_room(&self, bytes: u64) -> bool {
+        self.sabotage == Some(Sabotage::RoomIgnored)
+            || self.journal.has_room(self.room_bytes.max(bytes))
     }
 }
 

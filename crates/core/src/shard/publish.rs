@@ -23,6 +23,8 @@ pub(super) struct Pending {
     /// Several messages are decided before any is applied, so that all must be noted. Of a
     /// single one only what a length limit has to know of.
     is_transaction: bool,
+    /// Bytes of the messages that the journal will have to take.
+    durable_bytes: u64,
     by_queue: Map<QueueId, Vec<(Sequence, u64, bool)>>,
     order: Vec<QueueId>,
 }
@@ -218,12 +220,13 @@ impl Shard {
         let mut entries = Entries::new();
         let mut refused = false;
         let body_bytes = held.message.body_bytes();
+        let bytes = pending.durable_bytes + held.message.total_bytes();
         for id in &held.targets {
             let Some(queue) = self.queues.get(id) else {
                 continue;
             };
             let durable = held.persistent && queue.definition.durable;
-            let refuses = (durable && !turn.log.has_room())
+            let refuses = (durable && !turn.log.has_room(bytes))
                 || (queue.settings.overflow == Overflow::RejectPublish
                     && self.is_full(*id, pending, body_bytes));
             if refuses {
@@ -249,6 +252,9 @@ impl Shard {
         }
         if refused && atomic {
             entries.clear();
+        }
+        if entries.iter().any(|entry| entry.durable) {
+            pending.durable_bytes = bytes;
         }
         for entry in &entries {
             if pending.is_transaction || self.is_limited(entry.queue) {

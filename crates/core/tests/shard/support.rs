@@ -47,7 +47,7 @@ impl Log for Records {
         self.append(fact)
     }
 
-    fn has_room(&self) -> bool {
+    fn has_room(&self, _bytes: u64) -> bool {
         !self.full
     }
 }

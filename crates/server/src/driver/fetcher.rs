@@ -70,23 +70,26 @@ pub(crate) fn fetch_loop(node: &Node) {
         let Some(shard) = node.shards.values().find(|shard| shard.id == fetch.shard) else {
             continue;
         };
-        let message = match read(node, &fetch) {
-            Ok(message) => Some(Arc::new(message)),
-            Err(why) => {
-                log::error(
-                    "message cannot be read and is dropped",
-                    &[
-                        ("virtual_host", &shard.name),
-                        ("record", &fetch.position(fetch.origin.index)),
-                        ("why", &why),
-                    ],
-                );
-                None
-            }
-        };
+        let read = read(node, &fetch);
         let origin = fetch.origin;
+        let message = read.as_ref().ok().map(Arc::clone);
         let fetched = Command::Fetched { origin, message };
-        shard.batch(node).execute(fetched, &mut touched);
+        let mut batch = shard.batch(node);
+        let damaged_before = batch.damaged();
+        batch.execute(fetched, &mut touched);
+        let is_lost = batch.damaged() > damaged_before;
+        drop(batch);
+        // A record that was settled meanwhile may be gone, and nobody misses it.
+        if let (Err(why), true) = (read, is_lost) {
+            log::error(
+                "message cannot be read and is dropped",
+                &[
+                    ("virtual_host", &shard.name),
+                    ("record", &fetch.position(origin.index)),
+                    ("why", &why),
+                ],
+            );
+        }
         node.flush(&mut touched);
     }
 }
@@ -100,7 +103,7 @@ impl Fetch {
     }
 }
 
-fn read(node: &Node, fetch: &Fetch) -> Result<Message, String> {
+fn read(node: &Node, fetch: &Fetch) -> Result<Arc<Message>, String> {
     let chunks = fetch
         .chunks
         .iter()
@@ -110,7 +113,9 @@ fn read(node: &Node, fetch: &Fetch) -> Result<Message, String> {
         })
         .collect::<Result<_, String>>()?;
     let record = read_record(node, fetch.position(fetch.origin.index))?;
-    read_message(&record, fetch.origin.part, chunks).map_err(|error| error.to_string())
+    read_message(&record, fetch.origin.part, chunks)
+        .map(Arc::new)
+        .map_err(|error| error.to_string())
 }
 
 fn read_record(node: &Node, position: Position) -> Result<Vec<u8>, String> {

@@ -123,7 +123,6 @@ impl Batch<'_> {
 
     /// Decides one command and hands out its effects.
     pub(crate) fn execute(&mut self, command: Command, touched: &mut Touched) {
-        self.log.next_is(&command);
         let State { shard, effects, .. } = &mut *self.state;
         shard.execute(self.now_ms, command, &mut self.log, effects);
         self.hand_out(touched);
@@ -136,6 +135,11 @@ impl Batch<'_> {
         self.hand_out(touched);
         // The timer that called sleeps until this one.
         self.state.armed = self.deadline();
+    }
+
+    /// Entries lost so far because their record could not be read.
+    pub(crate) fn damaged(&self) -> u64 {
+        self.state.shard.counters().damaged
     }
 
     /// When something is due, `u64::MAX` for never.
