@@ -196,6 +196,9 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
                 .to_owned(),
         ),
         Refusal::NoReplyConsumer => failed("fast reply consumer does not exist".to_owned()),
+        Refusal::NoRoom => failed(
+            "the disk is full: free some space, or let consumers drain their queues".to_owned(),
+        ),
         Refusal::LimitReached { what, limit } => failed(format!(
             "number of {what} has reached the maximum ({limit})"
         )),

@@ -175,6 +175,8 @@ pub enum Refusal {
     DirectReplyTo,
     /// A publish asks for direct replies, and its channel has no consumer of them.
     NoReplyConsumer,
+    /// The disk is full: nothing durable can be declared or bound.
+    NoRoom,
     /// A bound of this broker is reached: what, and how many.
     LimitReached {
         /// What there are too many of.

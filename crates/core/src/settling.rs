@@ -13,6 +13,10 @@ pub(crate) struct Settling {
     runs: Vec<(QueueId, Why, Ranges)>,
 }
 
+/// Runs that are looked through for one to go on with: a consumer that acknowledges and rejects
+/// in turn, from some queues, still makes few facts.
+const RUNS_AT_ONCE: usize = 8;
+
 /// Ranges in one fact: keeps a record small.
 const RANGES_MAX: usize = 1024;
 
@@ -23,11 +27,9 @@ impl Settling {
             first: sequence,
             last: sequence,
         };
-        if let Some((_, _, ranges)) = self
-            .runs
-            .last_mut()
-            .filter(|(q, w, _)| *q == queue && *w == why)
-        {
+        let recent = self.runs.len().saturating_sub(RUNS_AT_ONCE);
+        let mut runs = self.runs.iter_mut().skip(recent);
+        if let Some((_, _, ranges)) = runs.find(|(q, w, _)| *q == queue && *w == why) {
             let many = ranges.len() >= RANGES_MAX;
             match ranges.last_mut() {
                 Some(last) if last.last.0 + 1 == sequence.0 => {

@@ -173,15 +173,17 @@ impl<D: Disk> Journal<D> {
     }
 }
 
-/// Keeps space aside for the next checkpoint: at least what the options say, and twice what all
-/// checkpoints have now.
+/// Keeps space aside for the next checkpoint: at least what the options say and what the owner
+/// expects; as long as nobody has said what to expect, twice the largest there is.
 pub(crate) fn keep_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
     if journal.options.checkpoint_reserve_bytes == 0 {
         return Ok(());
     }
     let mut wanted = journal.options.checkpoint_reserve_bytes;
+    let expected = journal.expected_checkpoint_bytes();
+    wanted = wanted.max(expected);
     for name in journal.disk.list()? {
-        if matches!(Name::parse(&name), Name::Checkpoint(..)) {
+        if expected == 0 && matches!(Name::parse(&name), Name::Checkpoint(..)) {
             wanted = wanted.max(journal.disk.open(&name)?.len()?.saturating_mul(2));
         }
     }

@@ -3,6 +3,7 @@
 //! Lacks everything that happens on disk, which is in `writer`, `preparer`, `recovery`,
 //! `checkpoint` and `reader`. Invariant: once it failed, it has failed for ever.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 
@@ -36,6 +37,8 @@ pub struct Journal<D: Disk> {
     pub(crate) marks: AllMarks,
     pub(crate) room: Room,
     pub(crate) counts: Counts,
+    /// What the owner expects the next checkpoints to take, 0 where it has not said.
+    pub(crate) checkpoint_bytes: AtomicU64,
     pub(crate) failure: OnceLock<StorageError>,
     pub(crate) report: OpenReport,
     pub(crate) _lock: D::Lock,

@@ -98,9 +98,15 @@ impl<D: Disk> Journal<D> {
                 Err(error) => return Err(self.fail(folder("preparing a segment", error))),
             }
         }
-        if std::mem::take(&mut locked(&self.preparer.state).reserve_due) {
-            // Where the checkpoints' reserve has no space, publishes do not wait for it.
-            drop(checkpoint::keep_reserve(self));
+        if locked(&self.preparer.state).reserve_due {
+            match checkpoint::keep_reserve(self) {
+                // Without room for a checkpoint a full disk could never be drained.
+                Err(error) if is_full(&error) && self.expected_checkpoint_bytes() > 0 => {
+                    self.room.set_space(Space::Full);
+                    return Ok(Space::Full);
+                }
+                _ => locked(&self.preparer.state).reserve_due = false,
+            }
         }
         self.room.set_space(Space::Ample);
         Ok(Space::Ample)
@@ -151,6 +157,35 @@ impl<D: Disk> Journal<D> {
         let mut state = locked(&self.preparer.state);
         state.ready.push_front(segment);
         self.refresh_room(&state);
+    }
+
+    /// Prepares as many segments as payloads of that many bytes need, on the calling thread.
+    /// False where the disk has no room for them.
+    pub fn make_room(&self, bytes: u64) -> bool {
+        while !self.room.fits(bytes) {
+            let ready = locked(&self.preparer.state).ready.len();
+            if !matches!(self.prepare_up_to(ready + 1), Ok(Space::Ample)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Says how large the next checkpoints of all shards may be, so that there is room for them
+    /// on a full disk too.
+    pub fn expect_checkpoint_bytes(&self, bytes: u64) {
+        let before = self.checkpoint_bytes.load(Ordering::Relaxed);
+        if bytes <= before && before <= bytes.saturating_mul(4).max(1 << 20) {
+            return;
+        }
+        // In steps, so that a growing backlog does not write the reserve again all the time.
+        let wanted = bytes.saturating_add(bytes / 2).max(1);
+        self.checkpoint_bytes.store(wanted, Ordering::Relaxed);
+        self.reserve_later();
+    }
+
+    pub(crate) fn expected_checkpoint_bytes(&self) -> u64 {
+        self.checkpoint_bytes.load(Ordering::Relaxed)
     }
 
     /// The checkpoints' reserve was used or has to grow.

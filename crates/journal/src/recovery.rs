@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Condvar, Mutex, OnceLock, RwLock};
 
 use menzil_model::{Class, Position, ShardId};
@@ -112,6 +113,7 @@ impl<D: Disk> Journal<D> {
             marks,
             room: Room::default(),
             counts: Counts::default(),
+            checkpoint_bytes: AtomicU64::new(0),
             failure: OnceLock::new(),
             report,
             _lock: lock,

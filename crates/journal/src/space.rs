@@ -89,6 +89,15 @@ impl Room {
         self.unwritten() + need <= left
     }
 
+    /// Whether records of that many bytes together, none of them longer than a segment, have
+    /// room outside the reserve.
+    pub(crate) fn fits(&self, bytes: u64) -> bool {
+        // What is left at the end of each segment is lost to a record that does not fit there.
+        let need = need(bytes.saturating_add(bytes / 4));
+        let left = self.active.load(Ordering::Acquire) + self.prepared.load(Ordering::Acquire);
+        self.reserve.load(Ordering::Acquire) > 0 && self.unwritten() + need <= left
+    }
+
     /// As [`has_room`](Self::has_room), the reserve included.
     pub(crate) fn has_reserve(&self, bytes: u64) -> bool {
         let left = self.active.load(Ordering::Acquire)

@@ -126,6 +126,11 @@ impl Connection {
                 self.answer(question).await;
                 continue;
             }
+            if !self.actions.is_empty() && self.has_room() {
+                self.carry_out();
+                tokio::task::yield_now().await;
+                continue;
+            }
             self.arm(timer.as_mut());
             let reads = self.may_read();
             let writes = link.blocked.load(Ordering::Acquire);
@@ -172,7 +177,7 @@ impl Connection {
     /// False while what was read could not be taken further. Silence of a peer that is not
     /// read means nothing.
     fn may_read(&mut self) -> bool {
-        let may = self.has_room();
+        let may = self.actions.is_empty() && self.has_room();
         if may == self.is_held {
             self.is_held = !may;
             self.inbound.hold(self.node.clock.now_ms(), !may);
@@ -258,7 +263,9 @@ impl Connection {
             // A peer that is taken for dead is told nothing more.
             link.broken.store(true, Ordering::Release);
         }
-        for action in actions.drain(..) {
+        let mut rest = actions.drain(..);
+        let mut held = Vec::new();
+        while let Some(action) = rest.next() {
             match action {
                 Action::Command(command) => {
                     let Some(shard) = link.shard() else { continue };
@@ -273,8 +280,14 @@ impl Connection {
                         link.publisher.store(true, Ordering::Relaxed);
                     }
                     let last = matches!(command, Command::ConnectionClosed { .. });
+                    let asks_for_content = is_get(&command);
                     batch.execute(command, &mut touched);
                     batch.park(&link);
+                    if asks_for_content && node.is_over(link.outbound().pending_bytes()) {
+                        // A few bytes ask for a whole message: what else was read waits until
+                        // the client has taken some.
+                        held.extend(rest.by_ref());
+                    }
                     if last {
                         batch.leave(link.id);
                     }
@@ -296,12 +309,13 @@ impl Connection {
                 Action::Close { reason } => self.end = Some(End::Closed(reason)),
             }
         }
+        drop(rest);
         drop(batch);
         if said_something && link.touch() {
             touched.push(link);
         }
         node.flush(&mut touched);
-        self.actions = actions;
+        self.actions = if held.is_empty() { actions } else { held };
         self.touched = touched;
     }
 
@@ -547,6 +561,13 @@ fn is_publish(command: &Command) -> bool {
         return false;
     };
     matches!(request, Request::Publish(_))
+}
+
+fn is_get(command: &Command) -> bool {
+    let Command::Request { request, .. } = command else {
+        return false;
+    };
+    matches!(request, Request::Get { .. })
 }
 
 /// Randomness for the names that the shard generates.

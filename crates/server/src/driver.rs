@@ -140,6 +140,11 @@ impl Node {
         self.settings.outbox_bytes_max.0 + 2 * self.settings.delivery_credit_bytes.0
     }
 
+    /// Whether so much waits in an outbox.
+    pub(crate) fn is_over(&self, pending_bytes: usize) -> bool {
+        pending_bytes as u64 > self.outbox_bytes_max()
+    }
+
     /// True where publishers should not be read: so much waits for the disk, or the segments
     /// that are ready are nearly used up and the next is not prepared yet.
     pub(crate) fn is_journal_behind(&self) -> bool {
@@ -210,10 +215,13 @@ impl Log for ShardLog<'_> {
     /// While segments can be prepared there is room: publishers are held back before the
     /// writer has to prepare one itself. On a full disk it is counted.
     fn has_room(&self, bytes: u64) -> bool {
-        self.journal.space() == Space::Ample
-            || self
-                .journal
-                .has_room(bytes.saturating_add(RECORD_OVERHEAD_BYTES))
+        let bytes = bytes.saturating_add(RECORD_OVERHEAD_BYTES);
+        if self.journal.space() == Space::Full {
+            return self.journal.has_room(bytes);
+        }
+        // Publishers are held back before a batch of small messages could meet the reserve; of
+        // large ones a single batch may hold more than is prepared.
+        bytes <= LOW_ROOM_BYTES || self.journal.make_room(bytes)
     }
 }
 

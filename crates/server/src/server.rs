@@ -265,12 +265,18 @@ fn raise_file_limit(connections_max: usize) {
 /// Segments, sockets of the process itself.
 const OTHER_FILES: u64 = 128;
 
+/// A chunk fits into a segment, with company.
+fn chunk_bytes(settings: &Settings) -> usize {
+    let quarter = usize::try_from(settings.segment_bytes.0 / 4).unwrap_or(CHUNK_BYTES);
+    quarter.min(CHUNK_BYTES)
+}
+
 fn shard_settings(settings: &Settings) -> ShardSettings {
     ShardSettings {
         content_bytes_max: settings.body_cache_bytes.0,
         credit_bytes: settings.delivery_credit_bytes.0,
         transaction_bytes_max: settings.tx_bytes_max.0,
-        chunk_bytes: CHUNK_BYTES,
+        chunk_bytes: chunk_bytes(settings),
         ..ShardSettings::default()
     }
 }
@@ -283,7 +289,7 @@ fn session_config(settings: &Settings) -> SessionConfig {
         heartbeat_seconds: settings.heartbeat_seconds,
         message_bytes_max: settings.message_bytes_max.0,
         assembling_bytes_max: settings.assembling_bytes_per_connection.0,
-        chunk_bytes: CHUNK_BYTES,
+        chunk_bytes: chunk_bytes(settings),
         handshake_ms: settings.handshake_timeout_seconds.saturating_mul(1000),
         ..SessionConfig::default()
     }

@@ -106,6 +106,24 @@ impl Shard {
         }
     }
 
+    /// About how many bytes a checkpoint takes, rather more than less; costs one look at each
+    /// queue.
+    pub fn checkpoint_bytes(&self) -> u64 {
+        let entries: u64 = self.queues.values().map(|queue| queue.index.len()).sum();
+        let objects = self.queues.len() + self.topology.exchanges().count();
+        let objects = objects as u64 + self.topology.binding_count() as u64;
+        let arguments: usize = self
+            .queues
+            .values()
+            .map(|queue| queue.definition.arguments.as_bytes().len())
+            .sum();
+        4096 + 48 * self.store.messages()
+            + 24 * entries
+            + 320 * objects
+            + arguments as u64
+            + self.topology.arguments_bytes()
+    }
+
     /// Indexes of the records that the durable state still needs, ascending: messages and
     /// chunks of their bodies.
     pub fn live(&self) -> Vec<u64> {

@@ -266,7 +266,7 @@ impl Shard {
         self.counters.fetched += 1;
         let (waiting, damaged) = self.store.fetched(origin, message);
         if let Some(message) = damaged {
-            self.drop_damaged(turn, message);
+            self.drop_damaged(turn, message, &waiting);
         }
         for queue in &waiting {
             self.touch(*queue);
@@ -274,15 +274,22 @@ impl Shard {
         self.resume_parked(turn, &waiting);
     }
 
-    /// The record of a message cannot be read: its entries go, and are counted.
-    fn drop_damaged(&mut self, turn: &mut Turn<'_>, message: crate::store::MessageId) {
+    /// The record of a message cannot be read: its entries go, and are counted. Looked for only
+    /// where they were asked for, near the head; elsewhere their turn comes too.
+    fn drop_damaged(
+        &mut self,
+        turn: &mut Turn<'_>,
+        message: crate::store::MessageId,
+        waiting: &[QueueId],
+    ) {
         let mut gone = Vec::new();
-        for (id, queue) in &self.queues {
+        for id in waiting {
+            let Some(queue) = self.queues.get(id) else {
+                continue;
+            };
+            let near = queue.index.ready().take(2 * FETCH_AHEAD);
             gone.extend(
-                queue
-                    .index
-                    .ready()
-                    .filter(|item| item.message == message)
+                near.filter(|item| item.message == message)
                     .map(|item| (*id, item.sequence, item.durable)),
             );
         }

@@ -143,6 +143,7 @@ impl Shard {
             internal: declare.internal,
             arguments: declare.arguments.clone(),
         };
+        ensure_room(turn, declare.durable, &declare.arguments)?;
         self.record(turn, Fact::ExchangeDeclared(definition), declare.durable);
         Ok(())
     }
@@ -194,7 +195,7 @@ impl Shard {
         let [source, destination] = self.exchange_pair(bind)?;
         check_binding(source.kind, &bind.arguments)?;
         let (binding, durable) = binding_between(source, destination, bind);
-        self.record_bound(turn, binding, durable);
+        self.record_bound(turn, binding, durable)?;
         turn.reply(key, bind.nowait, self.topology_index, Reply::ExchangeBindOk);
         Ok(())
     }
@@ -223,10 +224,17 @@ impl Shard {
     }
 
     /// Binds, unless the same binding is there.
-    pub(super) fn record_bound(&mut self, turn: &mut Turn<'_>, binding: Binding, durable: bool) {
+    pub(super) fn record_bound(
+        &mut self,
+        turn: &mut Turn<'_>,
+        binding: Binding,
+        durable: bool,
+    ) -> Result<(), Refusal> {
         if !self.topology.has_binding(&binding) {
+            ensure_room(turn, durable, &binding.arguments)?;
             self.record(turn, Fact::Bound(binding), durable);
         }
+        Ok(())
     }
 
     /// Unbinds, and deletes the auto-delete exchanges that lose their last binding by it.
@@ -331,6 +339,19 @@ fn binding_between(
         arguments: bind.arguments.clone(),
     };
     (binding, source.durable && destination.durable)
+}
+
+/// What a full disk has left is for settles, deletions and a checkpoint.
+pub(super) fn ensure_room(
+    turn: &mut Turn<'_>,
+    durable: bool,
+    arguments: &Table,
+) -> Result<(), Refusal> {
+    let bytes = arguments.as_bytes().len() as u64;
+    if durable && !turn.log.has_room(bytes) {
+        return Err(Refusal::NoRoom);
+    }
+    Ok(())
 }
 
 fn kind_of(name: &Name) -> Result<ExchangeKind, Refusal> {

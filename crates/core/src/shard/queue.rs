@@ -6,7 +6,7 @@ use menzil_model::fact::{
 use menzil_model::{Fact, Name, QueueId, Sequence, Table, Value};
 
 use super::Shard;
-use super::exchange::Gone;
+use super::exchange::{Gone, ensure_room};
 use crate::command::{ChannelKey, QueueBind, QueueDeclare};
 use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag};
@@ -126,6 +126,7 @@ impl Shard {
             auto_delete: declare.auto_delete,
             arguments: declare.arguments.clone(),
         };
+        ensure_room(turn, durable, &declare.arguments)?;
         self.record(turn, Fact::QueueDeclared(definition), durable);
         if let Some(queue) = self.queues.get_mut(&id) {
             queue.unused_since = turn.now;
@@ -273,7 +274,7 @@ impl Shard {
         let queue = self.queue_named(key, name)?;
         let (binding, exchange, durable) = self.binding_of(bind, queue)?;
         check_binding(exchange.kind, &bind.arguments)?;
-        self.record_bound(turn, binding, durable);
+        self.record_bound(turn, binding, durable)?;
         turn.reply(key, bind.nowait, self.topology_index, Reply::QueueBindOk);
         Ok(())
     }

@@ -15,6 +15,9 @@ use crate::refusal::Refusal;
 use crate::settling::ranges_of;
 use crate::turn::Turn;
 
+/// What a place of a held publish counts as.
+const HELD_PLACE_BYTES: u64 = 64;
+
 impl Shard {
     pub(super) fn select_transaction(
         &mut self,
@@ -218,7 +221,9 @@ impl Shard {
         let Some(Mode::Transaction(transaction)) = self.channel(key).map(|c| &mut c.mode) else {
             return Ok(());
         };
-        transaction.bytes += publish.message.total_bytes();
+        // Every place it will have takes some memory and some of the record.
+        let places = publish.targets.len() as u64 * HELD_PLACE_BYTES;
+        transaction.bytes += publish.message.total_bytes() + places;
         if transaction.bytes > bytes_max {
             return Err(Refusal::TransactionTooLarge {
                 bytes: transaction.bytes,

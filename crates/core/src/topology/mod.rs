@@ -51,6 +51,8 @@ pub struct Topology {
     queue_names: Map<Name, usize>,
     bindings: Slab<Record>,
     binding_numbers: Map<Binding, usize>,
+    /// Of all bindings' arguments.
+    arguments_bytes: u64,
 }
 
 /// A binding and where it stands.
@@ -139,6 +141,7 @@ impl Topology {
         if self.binding_numbers.contains_key(&binding) {
             return false;
         }
+        self.arguments_bytes += binding.arguments.as_bytes().len() as u64;
         let source = self.number_of(Destination::Exchange(binding.source));
         let target = self.number_of(binding.destination);
         let number = self.bindings.insert(Record {
@@ -182,6 +185,11 @@ impl Topology {
     pub fn count_from(&self, id: ExchangeId) -> usize {
         self.point(Destination::Exchange(id))
             .map_or(0, |point| point.outgoing.len())
+    }
+
+    /// Bytes of the arguments of all bindings.
+    pub fn arguments_bytes(&self) -> u64 {
+        self.arguments_bytes
     }
 
     /// Whether any binding begins at the exchange.
@@ -249,6 +257,7 @@ impl Topology {
             return;
         };
         self.binding_numbers.remove(&record.binding);
+        self.arguments_bytes -= record.binding.arguments.as_bytes().len() as u64;
         if let Some(point) = self.points.get_mut(record.source) {
             let moved = point.outgoing.remove(record.outgoing);
             if let Some(moved) = moved.and_then(|moved| self.bindings.get_mut(moved)) {

@@ -21,6 +21,12 @@ pub(crate) fn checkpoint_loop(node: &Arc<Node>, stopped: &std::sync::mpsc::Recei
         at_ms: node.clock.now_ms(),
     };
     while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK_EVERY) {
+        let expected: u64 = node
+            .shards
+            .values()
+            .map(|shard| shard.checkpoint_bytes())
+            .sum();
+        node.journal.expect_checkpoint_bytes(expected);
         if last.is_due(node) {
             last = Last {
                 bytes: node.journal.counters().bytes,

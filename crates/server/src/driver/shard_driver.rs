@@ -83,6 +83,11 @@ impl ShardDriver {
         (self.marks.appended(), state.shard.live())
     }
 
+    /// About how many bytes a checkpoint of it takes.
+    pub(crate) fn checkpoint_bytes(&self) -> u64 {
+        self.state.lock().shard.checkpoint_bytes()
+    }
+
     /// Before a clean stop.
     pub(crate) fn stop(&self, node: &Node) {
         let mut log = ShardLog::new(&node.journal, self.id);
