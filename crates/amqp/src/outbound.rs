@@ -384,6 +384,7 @@ impl Outbound {
                 message_count,
                 message,
             } => {
+                let start = self.outbox.end();
                 let method = Method::BasicGetOk(BasicGetOk {
                     delivery_tag: delivery_tag.0,
                     redelivered: *redelivered,
@@ -391,7 +392,11 @@ impl Outbound {
                     routing_key: message.routing_key(),
                     message_count: *message_count,
                 });
-                self.write_content(channel, &method, message);
+                if self.write_content(channel, &method, message) {
+                    self.outbox.mark(start, credit_bytes(message));
+                } else {
+                    self.drop_output(output);
+                }
             }
             Output::Return { message } => {
                 let method = Method::BasicReturn(BasicReturn {
@@ -447,7 +452,7 @@ impl Outbound {
 
     /// What will never be sent gives its credit back.
     fn drop_output(&mut self, output: &Output) {
-        if let Output::Deliver { message, .. } = output {
+        if let Output::Deliver { message, .. } | Output::GetOk { message, .. } = output {
             self.credit += credit_bytes(message);
         }
     }
@@ -501,9 +506,7 @@ impl Outbound {
         self.holding.clear();
         for (_, mut lane) in std::mem::take(&mut self.lanes) {
             for item in lane.drain() {
-                if let Item::Output(Output::Deliver { message, .. }) = &item {
-                    self.credit += credit_bytes(message);
-                }
+                self.drop_item(&item);
             }
         }
     }

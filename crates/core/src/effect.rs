@@ -169,7 +169,7 @@ pub enum Reply {
     TxRollbackOk,
 }
 
-/// Bytes that a delivery counts against its connection's credit: its content and a share of
+/// Bytes that a delivery, of `basic.get` too, counts against its connection's credit: its content and a share of
 /// the frames around it.
 pub fn credit_bytes(message: &Message) -> u64 {
     message.total_bytes() + DELIVERY_OVERHEAD_BYTES

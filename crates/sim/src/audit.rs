@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use menzil_core::{
-    ChannelKey, Command, Effect, ExchangeDeclare, Output, Publish, Refusal, Request,
+    ChannelKey, Command, Effect, ExchangeDeclare, Output, Publish, Refusal, Request, credit_bytes,
 };
 use menzil_journal::testing::MemoryDisk;
 use menzil_model::{ChannelId, ConnectionId, Name, Table};
@@ -176,6 +176,11 @@ impl Auditor {
             else {
                 return messages;
             };
+            // It is taken at once, so the credit comes back.
+            self.execute(Command::Drained {
+                connection: key.connection,
+                bytes: credit_bytes(&message),
+            });
             let parts: Vec<Bytes> = message.body_parts().collect();
             match body::number(&parts) {
                 Ok((number, _)) => messages.push((number, redelivered)),

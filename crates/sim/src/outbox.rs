@@ -51,7 +51,7 @@ impl Outbox {
                     kept.push_back((after, output));
                     continue;
                 }
-                if let Output::Deliver { message, .. } = &output {
+                if let Output::Deliver { message, .. } | Output::GetOk { message, .. } = &output {
                     drained += credit_bytes(message);
                 }
                 if matches!(

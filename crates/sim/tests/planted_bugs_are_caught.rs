@@ -31,7 +31,7 @@ fn a_confirm_before_its_commit_is_caught() {
 
 #[test]
 fn a_settle_written_before_its_publish_is_caught() {
-    is_caught(Sabotage::SettleBeforePublish, 25, 400, "resurrected");
+    is_caught(Sabotage::SettleBeforePublish, 2, 1100, "resurrected");
 }
 
 #[test]
@@ -51,12 +51,12 @@ fn a_lost_mark_of_deliveries_is_caught() {
 
 #[test]
 fn a_lost_overflow_is_caught() {
-    is_caught(Sabotage::OverflowLost, 7, 800, "length limit dropped");
+    is_caught(Sabotage::OverflowLost, 1, 1200, "length limit dropped");
 }
 
 #[test]
 fn a_group_in_two_records_is_caught() {
-    is_caught(Sabotage::GroupSplit, 185, 300, "length limit dropped");
+    is_caught(Sabotage::GroupSplit, 25, 600, "length limit dropped");
 }
 
 #[test]
@@ -106,5 +106,5 @@ fn a_failed_sync_that_is_ignored_is_caught() {
 
 #[test]
 fn a_full_disk_that_is_ignored_is_caught() {
-    is_caught(Sabotage::RoomIgnored, 18, 1300, "full disk");
+    is_caught(Sabotage::RoomIgnored, 7, 1300, "full disk");
 }

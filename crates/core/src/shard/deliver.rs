@@ -160,10 +160,7 @@ impl Shard {
                 consumer: Some(consumer_id),
             });
         }
-        if let Some(connection) = self.connections.get_mut(&key.connection) {
-            let bytes = i64::try_from(credit_bytes(message)).unwrap_or(i64::MAX);
-            connection.credit = connection.credit.saturating_sub(bytes);
-        }
+        self.take_credit(key.connection, message);
         let message = Arc::clone(message);
         let redelivered = item.redelivered;
         let output = Output::Deliver {
@@ -175,6 +172,14 @@ impl Shard {
         turn.send(key, after, output);
         if no_ack {
             self.settle(id, item.sequence, item.durable, Why::Acknowledged);
+        }
+    }
+
+    /// Content on its way to a connection uses its credit up.
+    pub(super) fn take_credit(&mut self, connection: ConnectionId, message: &Message) {
+        if let Some(connection) = self.connections.get_mut(&connection) {
+            let bytes = i64::try_from(credit_bytes(message)).unwrap_or(i64::MAX);
+            connection.credit = connection.credit.saturating_sub(bytes);
         }
     }
 
@@ -215,7 +220,7 @@ impl Shard {
     }
 
     /// Output left a connection: its consumers may have more.
-    pub(super) fn drained(&mut self, id: ConnectionId, bytes: u64) {
+    pub(super) fn drained(&mut self, turn: &mut Turn<'_>, id: ConnectionId, bytes: u64) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
@@ -238,6 +243,7 @@ impl Shard {
         for key in keys {
             self.touch_queues_of(key);
         }
+        self.resume_connection(turn, id);
     }
 
     /// Touches every queue that the channel consumes from.

@@ -1,8 +1,8 @@
-//! `basic.get`. Where the message is not in memory the channel is parked: what it asks next
-//! waits until the journal has answered, so that answers keep their order.
+//! `basic.get`. Where the message is not in memory, or the client has not taken what it asked for
+//! before, the channel is parked: what it asks next waits too, so that answers keep their order.
 
 use menzil_model::fact::Why;
-use menzil_model::{Name, QueueId};
+use menzil_model::{ConnectionId, Name, QueueId};
 
 use super::Shard;
 use crate::channel::Parked;
@@ -39,10 +39,20 @@ impl Shard {
             turn.reply(key, false, 0, Reply::GetEmpty);
             return;
         };
+        // A few bytes ask for a whole message, so answers are bounded as deliveries are.
+        let has_credit = self
+            .connections
+            .get(&key.connection)
+            .is_some_and(|c| c.credit > 0);
+        if !has_credit {
+            self.park(key, id, no_ack);
+            return;
+        }
         let Some(message) = self.content_of(turn, id, &head) else {
             self.park(key, id, no_ack);
             return;
         };
+        self.take_credit(key.connection, &message);
         let Some((item, after)) = self.take_out(turn, id) else {
             return;
         };
@@ -89,7 +99,7 @@ impl Shard {
 
     /// Whether the connection has a channel that waits for the journal, and how many bytes
     /// of publishes wait behind it. The driver reads no more from it meanwhile.
-    pub fn parked_bytes(&self, connection: menzil_model::ConnectionId) -> Option<u64> {
+    pub fn parked_bytes(&self, connection: ConnectionId) -> Option<u64> {
         self.parked
             .iter()
             .filter(|key| key.connection == connection)
@@ -112,7 +122,18 @@ impl Shard {
             })
             .copied()
             .collect();
-        for key in resumed {
+        self.resume(turn, resumed);
+    }
+
+    /// The connection has credit again: its gets go on.
+    pub(super) fn resume_connection(&mut self, turn: &mut Turn<'_>, connection: ConnectionId) {
+        let mut parked = self.parked.clone();
+        parked.retain(|key| key.connection == connection);
+        self.resume(turn, parked);
+    }
+
+    fn resume(&mut self, turn: &mut Turn<'_>, keys: Vec<ChannelKey>) {
+        for key in keys {
             self.parked.retain(|parked| *parked != key);
             let Some(parked) = self.channels.get_mut(&key).and_then(|c| c.parked.take()) else {
                 continue;

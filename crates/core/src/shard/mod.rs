@@ -148,7 +148,7 @@ impl Shard {
         let mut turn = Turn { now, log, effects };
         match command {
             Command::Request { channel, request } => self.request(&mut turn, channel, request),
-            Command::Drained { connection, bytes } => self.drained(connection, bytes),
+            Command::Drained { connection, bytes } => self.drained(&mut turn, connection, bytes),
             Command::Fetched { origin, message } => self.fetched(&mut turn, origin, message),
             Command::ConnectionOpened {
                 connection,

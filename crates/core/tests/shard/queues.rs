@@ -367,3 +367,38 @@ fn direct_reply_to_is_refused_by_name_until_it_exists() {
     let seen = world.consume(key(1, 1), "amq.rabbitmq.reply-to", "t");
     assert_eq!(seen, [Seen::Refused(Refusal::DirectReplyTo)]);
 }
+
+#[test]
+fn gets_that_nobody_reads_wait_for_credit_in_their_order() {
+    let settings = ShardSettings {
+        credit_bytes: 150,
+        ..ShardSettings::default()
+    };
+    let mut world = World::with(settings);
+    world.declare("q");
+    for body in ["1", "2", "3", "4", "5"] {
+        world.publish("", "q", &body.repeat(60));
+    }
+    let answered: usize = (0..5).map(|_| world.get("q").len()).sum();
+    assert!((1..3).contains(&answered), "{answered} answers");
+    assert_eq!(
+        world.publish("", "q", "behind"),
+        [],
+        "the channel waits in order"
+    );
+    let connection = ConnectionId(1);
+    let mut count = answered;
+    for _ in 0..5 {
+        let drained = Command::Drained {
+            connection,
+            bytes: 10_000,
+        };
+        count += crate::support::seen(&world.execute(drained)).len();
+    }
+    assert_eq!(count, 5);
+    assert_eq!(
+        world.shard.queues()[0].ready,
+        1,
+        "what came behind them is there"
+    );
+}
