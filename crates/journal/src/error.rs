@@ -105,6 +105,18 @@ pub enum OpenError {
         /// What is wrong.
         what: String,
     },
+    /// Records are missing, and neither a checkpoint nor any damage accounts for them: a file
+    /// was deleted or cut off. No repair brings them back.
+    Incomplete {
+        /// Whose records.
+        shard: ShardId,
+        /// The first that is missing.
+        first: u64,
+        /// The last that is missing.
+        last: u64,
+        /// The segment that goes on after them: number in its file name.
+        segment: u64,
+    },
     /// The newest checkpoint of a shard is damaged, and what is left cannot stand in for it.
     CorruptCheckpoint {
         /// Whose state it was.
@@ -138,6 +150,17 @@ impl OpenError {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |error| Self::Io { what, error }
+    }
+
+    /// What is wrong, without what to do about it.
+    pub(crate) fn what(&self) -> String {
+        let text = self.to_string();
+        let advised = |advice: &&str| text.ends_with(*advice);
+        let advice = [REPAIR, RESTORE].into_iter().find(advised);
+        advice
+            .and_then(|advice| text.strip_suffix(advice))
+            .map_or(text.as_str(), |what| what.trim_end_matches("; "))
+            .to_owned()
     }
 }
 
@@ -176,10 +199,20 @@ impl fmt::Display for OpenError {
                     "segment {segment} is corrupt at byte {offset}: {what}; {REPAIR}"
                 )
             }
+            Self::Incomplete {
+                shard,
+                first,
+                last,
+                segment,
+            } => write!(
+                f,
+                "records {first} to {last} of shard {shard}, before segment {segment}, are missing: \
+                 no segment and no checkpoint has them; {RESTORE}"
+            ),
             Self::CorruptCheckpoint { shard, index, name } => write!(
                 f,
                 "checkpoint {name} of shard {shard} at {index} is corrupt and the log before it \
-                 is not there any more; restore the data folder from a backup"
+                 is not there any more; {RESTORE}"
             ),
             Self::Replay {
                 position: Some(position),
@@ -261,3 +294,4 @@ impl fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 const REPAIR: &str = "`menzil journal repair DIR` sets it aside and names what is lost";
+const RESTORE: &str = "restore the data folder from a backup";

@@ -70,7 +70,7 @@ pub use recovery::Replay;
 pub use repair::repair;
 pub use report::{OpenReport, Quarantined, Report, TornTail};
 pub use space::Space;
-pub use verify::verify;
+pub use verify::{verify, verify_with};
 pub use writer::Commit;
 
 /// A disk in memory that forgets, tears, fails and fills up on command.

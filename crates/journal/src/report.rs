@@ -1,6 +1,8 @@
 //! What opening, verifying and repairing found. Plain data with a text for people.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use menzil_model::{Class, Position, ShardId};
 
@@ -119,12 +121,16 @@ pub struct Report {
     pub checkpoints: Vec<(ShardId, u64)>,
     /// Damaged checkpoints, by file name.
     pub checkpoints_damaged: Vec<String>,
+    /// Segment files that are not as they were made: cut off, unreadable or renamed. A line each.
+    pub segments_damaged: Vec<String>,
     /// The unfinished end of the log.
     pub torn: Option<TornTail>,
     /// Records that are damaged or lost.
     pub quarantined: Vec<Quarantined>,
     /// Damage that cost no record.
     pub harmless: Vec<Damage>,
+    /// Indexes of each shard that some segment accounts for, damaged and dropped ones included.
+    pub held: BTreeMap<ShardId, Vec<RangeInclusive<u64>>>,
     /// What keeps the folder from being opened.
     pub refusals: Vec<String>,
     /// What a repair did, one line each.
@@ -135,9 +141,31 @@ impl Report {
     /// Whether nothing is wrong. A torn tail is not: it is how a crash looks.
     pub fn is_sound(&self) -> bool {
         self.checkpoints_damaged.is_empty()
+            && self.segments_damaged.is_empty()
             && self.quarantined.is_empty()
             && self.harmless.is_empty()
             && self.refusals.is_empty()
+    }
+
+    /// Those of the indexes, which come ascending, that no segment accounts for: nothing is
+    /// damaged where they were, they are just not there.
+    pub fn missing(&self, shard: ShardId, indexes: &[u64]) -> Vec<u64> {
+        let mut held = self.held.get(&shard).cloned().unwrap_or_default();
+        held.sort_unstable_by_key(|run| *run.start());
+        let of_shard = |one: &&Quarantined| one.position.shard == shard;
+        let named: BTreeSet<u64> = self
+            .quarantined
+            .iter()
+            .filter(of_shard)
+            .map(|one| one.position.index)
+            .collect();
+        let is_held = |index: &u64| {
+            let after = held.partition_point(|run| run.start() <= index);
+            let run = after.checked_sub(1).and_then(|at| held.get(at));
+            run.is_some_and(|run| run.contains(index))
+        };
+        let gone = |index: &&u64| !is_held(index) && !named.contains(index);
+        indexes.iter().filter(gone).copied().collect()
     }
 }
 
@@ -155,6 +183,9 @@ impl fmt::Display for Report {
         )?;
         for name in &self.checkpoints_damaged {
             write!(f, "\n{name} is damaged")?;
+        }
+        for line in &self.segments_damaged {
+            write!(f, "\n{line}")?;
         }
         if let Some(torn) = &self.torn {
             write!(f, "\n{torn}")?;

@@ -109,6 +109,15 @@ impl Walk {
         self.check_damaged_checkpoints()
     }
 
+    /// What was found, with which records each shard has.
+    pub(crate) fn into_report(mut self) -> Report {
+        for (shard, run) in self.contents.iter().flat_map(|contents| &contents.runs) {
+            let held = self.report.held.entry(*shard).or_default();
+            held.push(run.first..=run.last());
+        }
+        self.report
+    }
+
     /// The last index of every shard, checkpoints included.
     pub(crate) fn last_indexes(&self) -> menzil_model::Map<ShardId, u64> {
         self.continuity.last_indexes()
@@ -228,12 +237,13 @@ impl Walk {
         self.replayed_bytes += u64::from(found.header.length);
         let record = range(bytes, found.offset, found.offset + found.header.size());
         let payload = record.and_then(|record| record::payload(record, &found.header));
-        visitor
-            .record(position, found.header.class, payload.unwrap_or_default())
-            .map_err(|message| OpenError::Replay {
+        match visitor.record(position, found.header.class, payload.unwrap_or_default()) {
+            Ok(()) => Ok(()),
+            Err(message) => self.refuse(OpenError::Replay {
                 position: Some(position),
                 message,
-            })
+            }),
+        }
     }
 
     /// Checks that the record comes next, and names what is lost before it.
@@ -352,14 +362,11 @@ impl Walk {
                 if let Some((_, index)) = self.damaged_checkpoints.iter().find(damaged) {
                     corrupt_checkpoint(shard, *index)
                 } else {
-                    let what = format!(
-                        "records {first} to {} of shard {shard} are missing",
-                        found.saturating_sub(1)
-                    );
-                    OpenError::Corrupt {
+                    OpenError::Incomplete {
+                        shard,
+                        first,
+                        last: found.saturating_sub(1),
                         segment,
-                        offset,
-                        what,
                     }
                 }
             }
@@ -391,9 +398,11 @@ impl Walk {
         })
     }
 
-    fn refuse(&mut self, error: OpenError) -> Result<(), OpenError> {
+    /// The walk ends here, or goes on with the refusal noted, without advice: that depends on
+    /// who walks.
+    pub(crate) fn refuse(&mut self, error: OpenError) -> Result<(), OpenError> {
         if self.lenient {
-            self.report.refusals.push(error.to_string());
+            self.report.refusals.push(error.what());
             return Ok(());
         }
         Err(error)

@@ -2,6 +2,7 @@
 
 mod fact_line;
 mod findings;
+mod needed;
 
 use std::path::Path;
 
@@ -12,20 +13,18 @@ use menzil_model::wire::Reader;
 use crate::cli::JournalCommand;
 use crate::{Failure, print};
 use fact_line::fact_line;
+use findings::describe;
+use needed::Needed;
 
 pub(crate) fn run(command: &JournalCommand) -> Result<(), Failure> {
     match command {
         JournalCommand::Verify { dir } => {
-            let disk = disk(dir)?;
-            let report = menzil_journal::verify(&disk).map_err(|error| failed(dir, &error))?;
-            tell(dir, &disk, &report)?;
-            sound(dir, &report)
+            let (report, needed) = verify(dir, &disk(dir)?)?;
+            let missing = needed.missing(&report);
+            print(&describe(&report, &missing, &needed.virtual_hosts()));
+            sound(dir, &report, missing.len())
         }
-        JournalCommand::Repair { dir } => {
-            let disk = disk(dir)?;
-            let report = menzil_journal::repair(&disk).map_err(|error| failed(dir, &error))?;
-            tell(dir, &disk, &report)
-        }
+        JournalCommand::Repair { dir } => repair(dir, &disk(dir)?),
         JournalCommand::Dump { dir } => {
             menzil_journal::dump(&disk(dir)?, &mut |dumped| print(&line(dumped)))
                 .map_err(|error| failed(dir, &error))
@@ -33,10 +32,33 @@ pub(crate) fn run(command: &JournalCommand) -> Result<(), Failure> {
     }
 }
 
-fn tell(dir: &Path, disk: &OsDisk, report: &Report) -> Result<(), Failure> {
-    let names = findings::virtual_hosts(disk, report).map_err(|error| failed(dir, &error))?;
-    print(&findings::describe(report, &names));
-    Ok(())
+fn verify(dir: &Path, disk: &OsDisk) -> Result<(Report, Needed), Failure> {
+    let mut needed = Needed::default();
+    let report =
+        menzil_journal::verify_with(disk, &mut needed).map_err(|error| failed(dir, &error))?;
+    Ok((report, needed))
+}
+
+/// Mends, then looks whether it was enough.
+fn repair(dir: &Path, disk: &OsDisk) -> Result<(), Failure> {
+    let report = menzil_journal::repair(disk).map_err(|error| failed(dir, &error))?;
+    let (after, needed) = verify(dir, disk)?;
+    let missing = needed.missing(&after);
+    print(&describe(&report, &missing, &needed.virtual_hosts()));
+    if after.refusals.is_empty() {
+        return Ok(());
+    }
+    let changed = if report.actions.is_empty() {
+        "Nothing was changed"
+    } else {
+        "What was changed is listed above"
+    };
+    Err(Failure::new(format!(
+        "{}: no server starts on it, and no repair can bring back what is missing: {}. {changed}. \
+         Restore the whole folder from a backup, or put the missing files back",
+        dir.display(),
+        after.refusals.join("; ")
+    )))
 }
 
 /// A folder that is to be looked at is never made.
@@ -56,20 +78,25 @@ fn failed(dir: &Path, error: &OpenError) -> Failure {
     Failure::new(format!("{}: {error}{advice}", dir.display()))
 }
 
-fn sound(dir: &Path, report: &Report) -> Result<(), Failure> {
-    if report.is_sound() {
+fn sound(dir: &Path, report: &Report, missing: usize) -> Result<(), Failure> {
+    if report.is_sound() && missing == 0 {
         return Ok(());
     }
     let dir = dir.display();
-    Err(Failure::new(if report.refusals.is_empty() {
-        format!(
-            "{dir}: damaged, see above; a server starts on it all the same. To have it named no \
-             more, keep a copy, then `menzil journal repair {dir}`"
-        )
-    } else {
+    Err(Failure::new(if !report.refusals.is_empty() {
         format!(
             "{dir}: damaged, see above, and no server starts on it; keep a copy, then \
              `menzil journal repair {dir}`"
+        )
+    } else if missing > 0 {
+        format!(
+            "{dir}: {missing} records of messages are missing, see above; a server starts on it \
+             without them. Only a backup, or the missing files put back, has them"
+        )
+    } else {
+        format!(
+            "{dir}: damaged, see above; a server starts on it all the same. To have it named no \
+             more, keep a copy, then `menzil journal repair {dir}`"
         )
     }))
 }

@@ -1,49 +1,13 @@
 //! What verifying and repairing found, and what it means for who runs the broker.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-
-use menzil_journal::{Dumped, OpenError, OsDisk, Quarantined, Report};
-use menzil_model::fact::Content;
-use menzil_model::wire::Reader;
-use menzil_model::{Class, Fact, Name, ShardId};
+use menzil_journal::{Quarantined, Report};
+use menzil_model::{Class, Position, ShardId};
 
 use super::fact_line::class_word;
-
-/// The virtual host of each shard whose creation can still be read.
-pub(crate) type VirtualHosts = BTreeMap<ShardId, Name>;
-
-/// Reads the folder for the names, where there is something to name.
-pub(crate) fn virtual_hosts(disk: &OsDisk, report: &Report) -> Result<VirtualHosts, OpenError> {
-    let mut names = VirtualHosts::new();
-    if report.quarantined.is_empty() {
-        return Ok(names);
-    }
-    menzil_journal::dump(disk, &mut |dumped| {
-        if let Dumped::Checkpoint { shard, payload, .. } = dumped {
-            let mut reader = Reader::new(payload);
-            while let Ok(bytes) = reader.long_string() {
-                note(&mut names, *shard, bytes);
-            }
-        } else if let Dumped::Record {
-            position, payload, ..
-        } = dumped
-            && position.index <= CREATED_WITHIN
-        {
-            note(&mut names, position.shard, payload);
-        }
-    })?;
-    Ok(names)
-}
-
-fn note(names: &mut VirtualHosts, shard: ShardId, bytes: &[u8]) {
-    if let Ok(Fact::VirtualHostCreated { name }) = Fact::decode(bytes, Content::Skip) {
-        names.insert(shard, name);
-    }
-}
+use super::needed::VirtualHosts;
 
 /// What was found, one line each, and what it means.
-pub(crate) fn describe(report: &Report, names: &VirtualHosts) -> String {
+pub(crate) fn describe(report: &Report, missing: &[Position], names: &VirtualHosts) -> String {
     let mut text = format!(
         "{} segments, {} batches, {} records ({} bytes), {} dropped by earlier repairs, \
          {} checkpoints\n",
@@ -64,6 +28,9 @@ pub(crate) fn describe(report: &Report, names: &VirtualHosts) -> String {
     for name in &report.checkpoints_damaged {
         tell(format!("{name} is damaged"));
     }
+    for line in &report.segments_damaged {
+        tell(line.clone());
+    }
     for damage in &report.harmless {
         tell(format!("{damage}; no record is lost by it"));
     }
@@ -74,6 +41,16 @@ pub(crate) fn describe(report: &Report, names: &VirtualHosts) -> String {
         if report.quarantined.iter().any(|one| one.class == class) {
             tell(format!("effect: {}", effect(class)));
         }
+    }
+    for (first, last) in runs(missing) {
+        tell(gone(first, last, names));
+    }
+    if !missing.is_empty() {
+        tell(format!(
+            "effect: {} records that queues need are missing; the message of each is lost, from \
+             every queue it was in. A server that starts names and drops it when it is due",
+            missing.len()
+        ));
     }
     for refusal in &report.refusals {
         tell(format!("keeps a server from starting: {refusal}"));
@@ -90,13 +67,40 @@ fn damaged(quarantined: &Quarantined, names: &VirtualHosts) -> String {
         class,
         damage,
     } = quarantined;
-    let mut text = format!("{} record {position}", class_word(*class));
-    let _ = match names.get(&position.shard) {
-        Some(name) => write!(text, " of virtual host \"{name}\""),
-        None => write!(text, " of shard {} (name unknown)", position.shard),
-    };
-    let _ = write!(text, " is damaged: {damage}");
-    text
+    let host = host(position.shard, names);
+    format!(
+        "{} record {position} of {host} is damaged: {damage}",
+        class_word(*class)
+    )
+}
+
+fn gone(first: Position, last: Position, names: &VirtualHosts) -> String {
+    let host = host(first.shard, names);
+    if first == last {
+        return format!("message record {first} of {host} is missing");
+    }
+    format!("message records {first} to {last} of {host} are missing")
+}
+
+/// Consecutive positions, each run by its first and last.
+fn runs(positions: &[Position]) -> Vec<(Position, Position)> {
+    let mut runs: Vec<(Position, Position)> = Vec::new();
+    for position in positions {
+        match runs.last_mut() {
+            Some((_, last)) if last.shard == position.shard && last.index + 1 == position.index => {
+                *last = *position;
+            }
+            _ => runs.push((*position, *position)),
+        }
+    }
+    runs
+}
+
+fn host(shard: ShardId, names: &VirtualHosts) -> String {
+    names.get(&shard).map_or_else(
+        || format!("shard {shard} (name unknown)"),
+        |name| format!("virtual host \"{name}\""),
+    )
 }
 
 fn effect(class: Class) -> &'static str {
@@ -114,13 +118,10 @@ fn effect(class: Class) -> &'static str {
     }
 }
 
-/// The first records of a shard, among which its name is.
-const CREATED_WITHIN: u64 = 8;
-
 #[cfg(test)]
 mod tests {
     use menzil_journal::{Damage, DamageKind};
-    use menzil_model::Position;
+    use menzil_model::Name;
 
     use super::*;
 
@@ -145,14 +146,25 @@ mod tests {
             ..Report::default()
         };
         let names = VirtualHosts::from([(ShardId(1), Name::from("shop"))]);
-        let text = describe(&report, &names);
+        let missing = [
+            position(1),
+            Position {
+                index: 13,
+                ..position(1)
+            },
+            position(3),
+        ];
+        let text = describe(&report, &missing, &names);
         for part in [
             "message record 1:12 of virtual host \"shop\" is damaged: damaged record header in",
             "message record 2:12 of shard 2 (name unknown) is damaged",
             "effect: of each damaged message record one message is lost",
+            "message records 1:12 to 1:13 of virtual host \"shop\" are missing",
+            "message record 3:12 of shard 3 (name unknown) is missing",
+            "effect: 3 records that queues need are missing",
         ] {
             assert!(text.contains(part), "{text}");
         }
-        assert_eq!(text.matches("effect:").count(), 1);
+        assert_eq!(text.matches("effect:").count(), 2);
     }
 }

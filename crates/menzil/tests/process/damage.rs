@@ -1,7 +1,7 @@
 //! Bytes on disk that are not what was written.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::common::{Client, Server, run, text};
 
@@ -118,4 +118,222 @@ fn a_damaged_declaration_refuses_the_start_and_repair_lets_it_through() {
     assert_eq!(repair.status.code(), Some(0), "{}", text(&repair.stderr));
     let server = Server::start(dir.path(), &[]);
     assert_eq!(Client::open(server.port).declare("a-queue-to-find"), 0);
+}
+
+/// Forty messages of a tenth of a mebibyte each, over several segments.
+fn fill_deep(server: &Server) {
+    let mut client = Client::open(server.port);
+    client.declare("deep");
+    client.confirm_select();
+    for number in 0..40_u8 {
+        client.publish("deep", &vec![number; 100_000]);
+        client.await_confirms(u64::from(number) + 1);
+    }
+}
+
+const SMALL: [&str; 2] = ["--set", "segment_bytes=1 MiB"];
+
+/// The files whose names start so, in order; of segments, those with batches.
+fn files(dir: &Path, prefix: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| text(path.file_name().unwrap().as_encoded_bytes()).starts_with(prefix));
+    if prefix == "segment-" {
+        let used = |path: &PathBuf| fs::read(path).unwrap()[512..].iter().any(|byte| *byte != 0);
+        paths.retain(used);
+    }
+    paths.sort();
+    paths
+}
+
+fn cut(path: &Path, length: u64) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_len(length).unwrap();
+}
+
+/// What a `menzil journal` verb printed, and with which code it ended.
+fn journal(verb: &str, dir: &Path) -> (Option<i32>, String) {
+    let output = run(&["journal", verb, dir.to_str().unwrap()]);
+    let said = text(&output.stdout) + &text(&output.stderr);
+    (output.status.code(), said)
+}
+
+/// A folder with several segments; after a stop, all of them lie below the checkpoint.
+fn deep(stop: bool) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &SMALL);
+    fill_deep(&server);
+    if stop {
+        assert_eq!(server.stop().0.code(), Some(0));
+    } else {
+        server.kill();
+    }
+    let (code, said) = journal("verify", dir.path());
+    assert_eq!(code, Some(0), "{said}");
+    dir
+}
+
+fn start_is_refused(dir: &Path) -> String {
+    let path = dir.to_str().unwrap();
+    let refused = run(&["server", "--amqp", "off", "--data-dir", path]);
+    assert_eq!(refused.status.code(), Some(1));
+    text(&refused.stderr)
+}
+
+#[test]
+fn messages_below_the_checkpoint_whose_segment_is_gone_are_named_by_verify() {
+    type Harm = (&'static str, fn(&Path));
+    let harms: [Harm; 4] = [
+        ("deleted", |dir| {
+            fs::remove_file(&files(dir, "segment-")[1]).unwrap();
+        }),
+        ("emptied", |dir| cut(&files(dir, "segment-")[1], 0)),
+        ("the last one deleted", |dir| {
+            fs::remove_file(files(dir, "segment-").last().unwrap()).unwrap();
+        }),
+        ("swapped", |dir| {
+            let (one, other) = (&files(dir, "segment-")[1], &files(dir, "segment-")[2]);
+            let aside = dir.join("aside");
+            fs::rename(one, &aside).unwrap();
+            fs::rename(other, one).unwrap();
+            fs::rename(&aside, other).unwrap();
+        }),
+    ];
+    for (name, harm) in harms {
+        let dir = deep(true);
+        harm(dir.path());
+        let (code, said) = journal("verify", dir.path());
+        assert_eq!(code, Some(1), "{name}: {said}");
+        for part in [
+            "message records 1:",
+            "of virtual host \"/\" are missing",
+            "records that queues need are missing",
+            "a server starts on it without them",
+        ] {
+            assert!(said.contains(part), "{name}: {said}");
+        }
+        if name == "swapped" {
+            let part = "segment-0000000002 is the file that was made as segment-0000000003";
+            assert!(said.contains(part), "{said}");
+        }
+    }
+}
+
+#[test]
+fn messages_that_were_consumed_are_not_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &SMALL);
+    fill_deep(&server);
+    let mut client = Client::open(server.port);
+    client.consume("deep", 0);
+    for _ in 0..15 {
+        let (tag, ..) = client.delivery();
+        client.ack(tag, false);
+    }
+    drop(client);
+    assert_eq!(server.stop().0.code(), Some(0));
+    let (code, said) = journal("verify", dir.path());
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn repair_of_a_log_with_a_segment_missing_in_its_midst_says_that_it_cannot() {
+    let harms: [fn(&Path); 2] = [|path| fs::remove_file(path).unwrap(), |path| cut(path, 0)];
+    for harm in harms {
+        let dir = deep(false);
+        harm(&files(dir.path(), "segment-")[2]);
+        let names = |dir: &Path| files(dir, "");
+        let before = names(dir.path());
+        let (code, said) = journal("repair", dir.path());
+        assert_eq!(code, Some(1), "{said}");
+        for part in [
+            "records 3",
+            "of shard 1, before segment 4, are missing",
+            "no repair can bring back what is missing",
+            "Nothing was changed",
+            "Restore the whole folder from a backup",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(!said.contains("journal repair"), "{said}");
+        assert_eq!(names(dir.path()), before);
+        let refused = start_is_refused(dir.path());
+        assert!(
+            refused.contains("restore the data folder from a backup"),
+            "{refused}"
+        );
+        assert!(!refused.contains("journal repair"), "{refused}");
+    }
+}
+
+#[test]
+fn repair_of_a_folder_without_its_checkpoint_says_that_it_cannot() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &SMALL);
+    fill_deep(&server);
+    assert_eq!(server.stop().0.code(), Some(0));
+    // As if the first segments had long been used again.
+    fs::remove_file(&files(dir.path(), "segment-")[0]).unwrap();
+    for checkpoint in files(dir.path(), "checkpoint-1-") {
+        fs::remove_file(checkpoint).unwrap();
+    }
+    let (code, said) = journal("repair", dir.path());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("records 1 to "), "{said}");
+    assert!(
+        said.contains("Restore the whole folder from a backup"),
+        "{said}"
+    );
+    assert!(!said.contains("journal repair"), "{said}");
+    assert!(!start_is_refused(dir.path()).contains("journal repair"));
+}
+
+#[test]
+fn a_log_whose_last_segment_is_cut_off_ends_before_it_after_repair() {
+    for (stop, length) in [(false, 700), (false, 0), (true, 700)] {
+        let dir = deep(stop);
+        let last = files(dir.path(), "segment-").pop().unwrap();
+        cut(&last, length);
+        let name = text(last.file_name().unwrap().as_encoded_bytes());
+        let (code, said) = journal("verify", dir.path());
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(&format!("{name} ")), "{said}");
+        let (code, said) = journal("repair", dir.path());
+        assert_eq!(code, Some(0), "{said}");
+        let done = format!("done: {name} set aside as quarantine-{name}: it ");
+        assert!(said.contains(&done), "{said}");
+        assert_eq!(said.contains("are missing"), stop, "{said}");
+        let server = Server::start(dir.path(), &SMALL);
+        let mut client = Client::open(server.port);
+        client.consume("deep", 0);
+        for number in 0..30 {
+            assert_eq!(client.delivery().2, vec![number; 100_000]);
+        }
+    }
+}
+
+#[test]
+fn a_segment_cut_off_in_the_midst_of_the_log_is_mended_and_what_is_lost_is_named() {
+    for (length, kept) in [(700, 20), (500_000, 24)] {
+        let dir = deep(false);
+        cut(&files(dir.path(), "segment-")[2], length);
+        let refused = start_is_refused(dir.path());
+        assert!(refused.contains("menzil journal repair"), "{refused}");
+        let (code, said) = journal("repair", dir.path());
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("done: dropped Topology records 1:"), "{said}");
+        let (code, said) = journal("verify", dir.path());
+        assert_eq!(code, Some(0), "{said}");
+        let server = Server::start(dir.path(), &SMALL);
+        let mut client = Client::open(server.port);
+        client.consume("deep", 0);
+        for number in 0..kept {
+            assert_eq!(client.delivery().2, vec![number; 100_000]);
+        }
+        let rest = client.delivery().2;
+        assert!(rest[0] >= 29, "{}", rest[0]);
+        for number in rest[0] + 1..40 {
+            assert_eq!(client.delivery().2, vec![number; 100_000]);
+        }
+    }
 }
