@@ -50,6 +50,7 @@ mod scan;
 mod segment;
 mod sidecar;
 mod space;
+mod strays;
 mod survey;
 mod verify;
 mod walk;

@@ -19,21 +19,21 @@ use crate::continuity::Lost;
 use crate::damage::{Damage, DamageKind};
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
-use crate::folder::{Name, write_whole};
+use crate::folder::write_whole;
 use crate::layout::{SECTOR, range, sectors, to_u32, to_usize};
 use crate::record::{self, DROPPED, FILLER, RecordHeader};
-use crate::recovery::Replay;
 use crate::report::Report;
 use crate::scan::{Event, Found, Missing, Scan};
 use crate::segment::{self, SegmentHeader};
+use crate::strays::{end_log, made_length, misfits, rename_back};
 use crate::survey::{Survey, Surveyed, enter_known, survey};
-use crate::verify::{Nobody, misfit, misfits};
 use crate::walk::{Visitor, Walk};
 
 /// Sets aside what is damaged and names what is lost by it. The report tells what was found
 /// and, in its actions, what was done; opening the folder afterwards tells whether it is enough.
 pub fn repair<D: Disk>(disk: &D) -> Result<Report, OpenError> {
     let _lock = enter_known(disk)?;
+    let renamed = rename_back(disk)?;
     let survey = survey(disk)?;
     let mut walk = Walk::new(&survey, true);
     let mut plan = Plan::default();
@@ -41,6 +41,7 @@ pub fn repair<D: Disk>(disk: &D) -> Result<Report, OpenError> {
     let last = walk.last_number;
     let mut report = walk.into_report();
     report.segments_damaged = misfits(&survey)?;
+    report.actions = renamed;
     let numbers: Vec<u64> = survey.used.iter().skip(1).map(|next| next.number).collect();
     for (at, surveyed) in survey.used.iter().enumerate() {
         let before_next = numbers.get(at).map_or(last, |next| next.saturating_sub(1));
@@ -52,34 +53,6 @@ pub fn repair<D: Disk>(disk: &D) -> Result<Report, OpenError> {
     report.actions.extend(name_lost(&survey, &plan));
     report.actions.extend(end_log(disk)?);
     Ok(report)
-}
-
-/// Where the log hangs together without them, segment files of which nothing can be read are set
-/// aside: it ends, or goes on, as if they had never been. Where it does not, they stay where
-/// they are: whoever can bring their bytes back has then brought back the log.
-fn end_log<D: Disk>(disk: &D) -> Result<Vec<String>, OpenError> {
-    let survey = survey(disk)?;
-    let mut walk = Walk::new(&survey, true);
-    let mut visitor: &mut dyn Replay = &mut Nobody;
-    walk.run(&survey, &mut visitor)?;
-    let mut actions = Vec::new();
-    if !walk.report.refusals.is_empty() {
-        return Ok(actions);
-    }
-    for surveyed in &survey.unused {
-        let name = Name::Segment(surveyed.segment.id).to_string();
-        let set_aside = || -> io::Result<Option<String>> {
-            let Some(what) = misfit(surveyed, false)? else {
-                return Ok(None);
-            };
-            let target = format!("quarantine-{name}");
-            disk.rename(&name, &target)?;
-            disk.sync_folder()?;
-            Ok(Some(format!("{name} set aside as {target}: it {what}")))
-        };
-        actions.extend(set_aside().map_err(OpenError::io(name.as_str()))?);
-    }
-    Ok(actions)
 }
 
 /// What the walk found that is to be mended.
@@ -170,7 +143,11 @@ fn mend<D: Disk>(
         return Ok(actions);
     };
     let mut bytes = surveyed.read()?;
-    let made = made_length(surveyed)?;
+    let known = surveyed.contents.as_ref().map_or(0, |known| known.end);
+    let made = made_length(surveyed)?
+        .unwrap_or(0)
+        .max(known)
+        .max(surveyed.segment.length);
     let is_cut_off = surveyed.segment.length < made;
     if is_cut_off {
         // What was cut off is damaged like anything else: lost, with a place to note it.
@@ -235,16 +212,6 @@ fn mend<D: Disk>(
         actions.extend(replace(disk, surveyed, &bytes, &new)?);
     }
     Ok(actions)
-}
-
-/// The length that the segment was made with.
-fn made_length<F: DiskFile>(surveyed: &Surveyed<F>) -> io::Result<u64> {
-    let segment = &surveyed.segment;
-    let mut head = vec![0; to_usize(segment.length.min(segment::HEADER_BYTES))];
-    segment.file.read_at(&mut head, 0)?;
-    let made = SegmentHeader::decode(&head, segment.id).map_or(0, |header| header.length);
-    let known = surveyed.contents.as_ref().map_or(0, |known| known.end);
-    Ok(segment.length.max(made).max(known))
 }
 
 fn same_place(one: &Damage, other: &Damage) -> bool {
