@@ -17,7 +17,7 @@ use proptest::prelude::*;
 fn config() -> SessionConfig {
     SessionConfig {
         message_bytes_max: 300,
-        assembling_bytes_max: 600,
+        assembling_bytes_max: 1200,
         chunk_bytes: 64,
         ..SessionConfig::default()
     }

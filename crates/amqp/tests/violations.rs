@@ -360,8 +360,11 @@ fn a_channel_is_not_opened_again_before_its_error_is_answered() {
 #[test]
 fn a_refused_channel_is_ignored_until_close_ok() {
     let mut broker = Broker::open();
-    broker.receive(&[publish_method(1, false), header(1, 100), body(1, &[0; 50])].concat());
-    assert_eq!(broker.session.inbound.assembling_bytes(), 50);
+    broker.receive(&[publish_method(1, false), header(1, 100)].concat());
+    let held = broker.session.inbound.assembling_bytes();
+    assert!((1..1000).contains(&held), "the message itself: {held}");
+    broker.receive(&body(1, &[0; 50]));
+    assert_eq!(broker.session.inbound.assembling_bytes(), held + 50);
     let refusal = Refusal::NotFound(menzil_core::Object::Exchange(Name::from("x")));
     broker.output(
         1,
@@ -484,7 +487,7 @@ fn channels_are_counted() {
 fn incomplete_messages_are_bounded_together() {
     let config = SessionConfig {
         message_bytes_max: 1000,
-        assembling_bytes_max: 1500,
+        assembling_bytes_max: 2500,
         ..SessionConfig::default()
     };
     let mut broker = Broker::running(config);
@@ -497,16 +500,84 @@ fn incomplete_messages_are_bounded_together() {
             ]
             .concat(),
         );
+        let held = broker.session.inbound.assembling_bytes();
         let said = broker.receive(&body(channel, &[0; 700]));
         if channel < 3 {
             assert_eq!(said, []);
             continue;
         }
-        let words = "connection.close 506 RESOURCE_ERROR - incomplete messages on this connection \
-                     hold 2100 bytes, more than configured max size 1500: publish on fewer \
-                     channels at once [60.40]";
+        let words = format!(
+            "connection.close 506 RESOURCE_ERROR - incomplete messages on this connection hold {} \
+             bytes, more than configured max size 2500: publish on fewer channels at once [60.40]",
+            held + 700
+        );
         assert_eq!(texts(&said), [words]);
     }
+}
+
+#[test]
+fn property_lists_of_incomplete_messages_count() {
+    const LIST_BYTES: u64 = 100_000;
+    let config = SessionConfig {
+        message_bytes_max: 1000,
+        assembling_bytes_max: 3 * LIST_BYTES,
+        ..SessionConfig::default()
+    };
+    let mut broker = Broker::running(config);
+    let mut said = Vec::new();
+    let mut channels = 0;
+    while said.is_empty() {
+        let before = broker.session.inbound.assembling_bytes();
+        assert!((LIST_BYTES * channels..=3 * LIST_BYTES).contains(&before));
+        channels += 1;
+        let channel = u16::try_from(channels).unwrap();
+        broker.receive(&channel_open(channel));
+        said = broker.receive(&long_header(channel, LIST_BYTES, 1));
+        broker.session.inbound.check_invariants();
+    }
+    assert_eq!(channels, 3);
+    assert!(texts(&said)[0].starts_with("connection.close 506 RESOURCE_ERROR - incomplete"));
+    assert_eq!(broker.session.inbound.assembling_bytes(), 0);
+}
+
+#[test]
+fn one_message_comes_in_whatever_its_property_list_takes() {
+    let config = SessionConfig {
+        message_bytes_max: 1000,
+        assembling_bytes_max: 1000,
+        ..SessionConfig::default()
+    };
+    let mut broker = Broker::running(config);
+    broker.receive(&channel_open(1));
+    broker.commands.clear();
+    let frames = [
+        long_header(1, 100_000, 1000),
+        body(1, &[0; 999]),
+        body(1, &[0; 1]),
+    ];
+    for frame in frames {
+        assert_eq!(broker.receive(&frame), []);
+        broker.session.inbound.check_invariants();
+    }
+    assert_eq!(broker.session.inbound.assembling_bytes(), 0);
+    assert_eq!(broker.commands.len(), 1);
+}
+
+/// A publish up to its header, with a property list of about so many bytes.
+fn long_header(channel: u16, list_bytes: u64, body_bytes: u64) -> Vec<u8> {
+    let length = u32::try_from(list_bytes).unwrap();
+    // Only the headers table, of one long string.
+    let mut list = vec![0x20, 0];
+    list.extend((length + 7).to_be_bytes());
+    list.extend(b"\x01kS");
+    list.extend(length.to_be_bytes());
+    list.resize(list.len() + length as usize, b'x');
+    let payload = header_payload(60, 0, body_bytes, &list);
+    [
+        publish_method(channel, false),
+        raw(HEADER, channel, &payload),
+    ]
+    .concat()
 }
 
 #[test]

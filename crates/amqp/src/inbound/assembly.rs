@@ -48,9 +48,9 @@ impl Assembly {
         }
     }
 
-    /// Bytes of the body that are held.
+    /// What it takes: the bytes of the body that are here, the property list, and itself.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.received
+        HELD_BYTES + self.properties.len() as u64 + self.received
     }
 
     pub(super) fn is_complete(&self) -> bool {
@@ -116,6 +116,9 @@ impl Assembly {
 }
 
 const GROWTH: usize = 4;
+
+/// A message that is held takes about this much before its first byte of properties or body.
+const HELD_BYTES: u64 = 256;
 
 #[cfg(test)]
 mod tests {

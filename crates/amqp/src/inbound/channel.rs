@@ -53,7 +53,8 @@ enum Expects {
     Body(Assembly),
 }
 
-/// Envelope of the last publish: most publishers repeat it, and then nothing is allocated.
+/// Envelope of the last publish: most publishers repeat it, and then nothing is allocated. It
+/// stays as long as the channel, so that a long property list is not kept.
 #[derive(Debug)]
 struct LastPublish {
     exchange: Name,
@@ -62,7 +63,7 @@ struct LastPublish {
 }
 
 impl Slot {
-    /// Bytes of a body under assembly.
+    /// Bytes of a message under assembly.
     pub(super) fn held_bytes(&self) -> u64 {
         match self {
             Self::Open(channel) => match &channel.expects {
@@ -246,11 +247,15 @@ impl Inbound {
             return Ok(());
         }
         let (size, chunk_bytes) = (header.body_bytes, self.config.chunk_bytes);
-        open.expects = Expects::Body(Assembly::new(head, properties, size, chunk_bytes));
+        let assembly = Assembly::new(head, properties, size, chunk_bytes);
+        let held = assembly.held_bytes();
+        open.expects = Expects::Body(assembly);
         if let Some(publish) = open.finished() {
             out.push(self.request(channel, Request::Publish(publish)));
+            return Ok(());
         }
-        Ok(())
+        self.assembling += held;
+        self.check_assembling(held)
     }
 
     fn channel_body(
@@ -269,23 +274,26 @@ impl Inbound {
             Expects::Header(_) => return Err(no_header()),
             Expects::Body(assembly) => assembly,
         };
+        let held = assembly.held_bytes();
         if !assembly.append(payload) {
             let text = "content body frame exceeds remaining content size";
             return Err(Violation::new(Code::FrameError, text).by(BasicPublish::ID));
         }
         if let Some(publish) = open.finished() {
-            let size: u64 = publish.body.iter().map(|part| part.len() as u64).sum();
-            self.assembling = self.assembling + payload.len() as u64 - size;
+            self.assembling -= held;
             out.push(self.request(channel, Request::Publish(publish)));
             return Ok(());
         }
-        self.assembling += payload.len() as u64;
-        self.check_assembling()
+        let more = payload.len() as u64;
+        self.assembling += more;
+        self.check_assembling(held + more)
     }
 
-    fn check_assembling(&self) -> Result<(), Violation> {
+    /// After the message that holds so much has grown. One alone may always come in: its body
+    /// and its property list have limits of their own.
+    fn check_assembling(&self, held: u64) -> Result<(), Violation> {
         let most = self.assembling_bytes_max();
-        if self.assembling <= most {
+        if self.assembling <= most || self.assembling == held {
             return Ok(());
         }
         let text = format!(
@@ -379,11 +387,18 @@ impl LastPublish {
                 let text = format!("content header properties do not read: {}", words(error));
                 return Err(Violation::new(Code::SyntaxError, text).by(BasicPublish::ID));
             }
-            self.properties = Bytes::copy_from_slice(bytes);
+            let properties = Bytes::copy_from_slice(bytes);
+            if bytes.len() > KEPT_PROPERTIES_BYTES_MAX {
+                return Ok(properties);
+            }
+            self.properties = properties;
         }
         Ok(self.properties.clone())
     }
 }
+
+/// A longer property list is rarely repeated word for word, and every channel keeps its last one.
+const KEPT_PROPERTIES_BYTES_MAX: usize = 512;
 
 fn words(error: PropertiesError) -> String {
     match error {
