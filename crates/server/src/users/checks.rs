@@ -362,9 +362,10 @@ mod tests {
         /// Until one runs for each of `running` and the others wait or are refused.
         async fn settle(&self, running: usize, waiting: usize) {
             for _ in 0..3000 {
-                let state = self.checks.state.lock();
-                let now = (state.running.len(), state.waiting.count());
-                drop(state);
+                let now = {
+                    let state = self.checks.state.lock();
+                    (state.running.len(), state.waiting.count())
+                };
                 if now == (running, waiting) {
                     return;
                 }
