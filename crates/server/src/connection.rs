@@ -536,7 +536,7 @@ impl Drop for Connection {
 impl From<crate::LoginRefused> for AuthError {
     fn from(refused: crate::LoginRefused) -> Self {
         match refused {
-            crate::LoginRefused::Credentials => Self::Refused,
+            crate::LoginRefused::Credentials | crate::LoginRefused::Busy => Self::Refused,
             crate::LoginRefused::NotLoopback => Self::NotLocal,
         }
     }

@@ -1,9 +1,10 @@
-//! Who may log in. Passwords are checked against argon2id hashes, a bounded number at once and
-//! off the connection tasks; a keyed in-memory cache of logins that passed keeps a reconnect
+//! Who may log in. Passwords are checked against argon2id hashes, a bounded number at once, by
+//! turns and off the connection tasks; a keyed in-memory cache of logins that passed keeps a reconnect
 //! storm cheap.
 //!
 //! A wrong password and an unknown user cost the same work and give the same answer.
 
+mod checks;
 mod hash;
 
 use std::collections::{BTreeMap, HashSet};
@@ -13,23 +14,30 @@ use std::sync::Arc;
 use blake2::Blake2bMac512;
 use blake2::digest::{FixedOutput, KeyInit, Update};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 pub use hash::PasswordHash;
+
+use checks::{Answer, Checks};
+use hash::Memory;
 
 use crate::Secret;
 use crate::config::Settings;
 
 /// The user table and what was verified since the start.
 pub struct Users {
-    hashes: BTreeMap<Vec<u8>, PasswordHash>,
-    /// Taken in place of an unknown user's hash, so that both cost the same.
-    nobody: PasswordHash,
+    stored: Arc<Stored>,
     guest: bool,
     loopback_only: HashSet<Vec<u8>>,
     verified: Mutex<HashSet<Proof>>,
     cache_key: [u8; 64],
-    checks: Arc<Semaphore>,
+    checks: Arc<Checks>,
+}
+
+/// Hashes by user.
+struct Stored {
+    hashes: BTreeMap<Vec<u8>, PasswordHash>,
+    /// Taken in place of an unknown user's hash, so that both cost the same.
+    nobody: PasswordHash,
 }
 
 /// A keyed digest of user, stored hash and password.
@@ -49,6 +57,8 @@ pub enum LoginRefused {
     Credentials,
     /// This user may come over loopback addresses only.
     NotLoopback,
+    /// Nobody looked: too many other logins wait for their check.
+    Busy,
 }
 
 impl LoginRefused {
@@ -56,6 +66,10 @@ impl LoginRefused {
     pub fn advice(self) -> &'static str {
         match self {
             Self::Credentials => "unknown user or wrong password",
+            Self::Busy => {
+                "too many logins wait for their password check, most of them this peer's: if \
+                 they are wanted, raise password_checks_max"
+            }
             Self::NotLoopback => {
                 "this user may log in over loopback only: add a user of your own with \
                  `menzil hash-password`, or take it out of loopback_users"
@@ -69,13 +83,20 @@ impl Users {
     pub fn new(settings: &Settings) -> Result<Self, String> {
         let mut cache_key = [0; 64];
         getrandom::fill(&mut cache_key).map_err(|error| format!("no randomness: {error}"))?;
-        Ok(Self {
+        let stored = Arc::new(Stored {
             hashes: settings
                 .users
                 .iter()
                 .map(|(name, user)| (name.clone().into_bytes(), user.password_hash.clone()))
                 .collect(),
             nobody: PasswordHash::try_from(NOBODY.to_owned())?,
+        });
+        let hashes = Arc::clone(&stored);
+        let work = move |user: &[u8], password: &Secret, memory: &mut Memory| {
+            hashes.matches(user, password, memory)
+        };
+        Ok(Self {
+            stored,
             guest: settings.guest && !settings.users.contains_key("guest"),
             loopback_only: settings
                 .loopback_users
@@ -84,14 +105,14 @@ impl Users {
                 .collect(),
             verified: Mutex::default(),
             cache_key,
-            checks: Arc::new(Semaphore::new(settings.password_checks_max)),
+            checks: Arc::new(Checks::new(settings.password_checks_max, Box::new(work))),
         })
     }
 
     /// Whether this user may come in with that password from that address. Waits for its turn
     /// where many come at once; dropping the future gives the turn up.
     pub async fn login(
-        self: &Arc<Self>,
+        &self,
         user: &[u8],
         password: Secret,
         from: IpAddr,
@@ -101,7 +122,7 @@ impl Users {
             self.proof(user, &Secret::new("guest")) == proof
         } else {
             let cached = self.verified.lock().contains(&proof);
-            cached || self.check(user, password, proof).await
+            cached || self.check(user, password, proof, from).await?
         };
         if !known {
             return Err(LoginRefused::Credentials);
@@ -113,34 +134,31 @@ impl Users {
     }
 
     /// The slow check, once it is its turn.
-    async fn check(self: &Arc<Self>, user: &[u8], password: Secret, proof: Proof) -> bool {
-        let Ok(turn) = Arc::clone(&self.checks).acquire_owned().await else {
-            return false;
-        };
-        let users = Arc::clone(self);
-        let user = user.to_vec();
-        let check = tokio::task::spawn_blocking(move || {
-            let stored = users.hashes.get(&user);
-            let matches = stored.unwrap_or(&users.nobody).matches(&password);
-            // A client that hung up does not free the turn before its work is done.
-            drop(turn);
-            matches && stored.is_some()
-        });
-        let matches = check.await.unwrap_or(false);
-        if matches {
-            let mut verified = self.verified.lock();
-            if verified.len() >= VERIFIED_MAX {
-                verified.clear();
-            }
-            verified.insert(proof);
+    async fn check(
+        &self,
+        user: &[u8],
+        password: Secret,
+        proof: Proof,
+        from: IpAddr,
+    ) -> Result<bool, LoginRefused> {
+        match self.checks.ask(proof, user, password, from).await {
+            Answer::Refused => return Err(LoginRefused::Busy),
+            Answer::Wrong => return Ok(false),
+            Answer::Right => {}
         }
-        matches
+        let mut verified = self.verified.lock();
+        if verified.len() >= VERIFIED_MAX {
+            verified.clear();
+        }
+        verified.insert(proof);
+        Ok(true)
     }
 
     /// Nobody without the key of this process can make one, so that finding it in the set
     /// tells by its timing nothing about the password.
     fn proof(&self, user: &[u8], password: &Secret) -> Proof {
         let stored = self
+            .stored
             .hashes
             .get(user)
             .map_or(&[][..], PasswordHash::as_bytes);
@@ -153,6 +171,13 @@ impl Users {
             mac.update(part);
         }
         mac.finalize_fixed().into()
+    }
+}
+
+impl Stored {
+    fn matches(&self, user: &[u8], password: &Secret, memory: &mut Memory) -> bool {
+        let stored = self.hashes.get(user);
+        stored.unwrap_or(&self.nobody).matches(password, memory) && stored.is_some()
     }
 }
 

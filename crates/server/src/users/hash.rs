@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use argon2::Argon2;
+use argon2::password_hash::PasswordHasher;
 use argon2::password_hash::phc;
-use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::Secret;
@@ -32,16 +32,51 @@ impl PasswordHash {
     }
 
     /// True where the password is the one. Takes tens of milliseconds and 19 MiB on purpose.
-    pub fn matches(&self, password: &Secret) -> bool {
-        phc::PasswordHash::new(&self.0).is_ok_and(|hash| {
-            Argon2::default()
-                .verify_password(password.reveal(), &hash)
-                .is_ok()
-        })
+    pub(super) fn matches(&self, password: &Secret, memory: &mut Memory) -> bool {
+        self.check(password, memory).unwrap_or(false)
+    }
+
+    /// `None` where the hash does not read, which the constructor has ruled out.
+    fn check(&self, password: &Secret, memory: &mut Memory) -> Option<bool> {
+        let stored = phc::PasswordHash::new(&self.0).ok()?;
+        let (salt, wanted) = (stored.salt?, stored.hash?);
+        let version = match stored.version {
+            Some(number) => Version::try_from(number).ok()?,
+            None => Version::default(),
+        };
+        let params = Params::try_from(&stored).ok()?;
+        let blocks = memory.blocks(params.block_count());
+        let argon2 = Argon2::new(Algorithm::Argon2id, version, params);
+        let mut bytes = [0; phc::Output::MAX_LENGTH];
+        let found = bytes.get_mut(..wanted.len())?;
+        argon2
+            .hash_password_into_with_memory(password.reveal(), &salt, found, blocks)
+            .ok()?;
+        // This comparison takes the same time wherever they differ.
+        Some(phc::Output::new(found).ok()? == wanted)
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
+    }
+}
+
+/// What checks are made in, kept from one to the next: freed and asked for anew by ever other
+/// threads, the allocator would keep a block for each of them.
+#[derive(Default)]
+pub(super) struct Memory(Vec<Block>);
+
+impl Memory {
+    pub(super) fn blocks(&mut self, count: usize) -> &mut [Block] {
+        if self.0.len() < count {
+            self.0.resize(count, Block::new());
+        }
+        &mut self.0
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -58,7 +93,7 @@ impl TryFrom<String> for PasswordHash {
                 hash.algorithm
             ));
         }
-        let params = argon2::Params::try_from(&hash)
+        let params = Params::try_from(&hash)
             .map_err(|_| format!("password_hash has parameters that cannot be: {MAKE_ONE}"))?;
         if params.m_cost() > MEMORY_KIB_MAX || params.t_cost() > PASSES_MAX {
             return Err(format!(
@@ -94,12 +129,32 @@ mod tests {
     #[test]
     fn a_hash_takes_its_own_password_and_no_other() {
         let hash = PasswordHash::of(&Secret::new("päss")).unwrap();
-        assert!(hash.matches(&Secret::new("päss")));
-        assert!(!hash.matches(&Secret::new("pass")));
-        assert!(!hash.matches(&Secret::new("")));
+        let mut memory = Memory::default();
+        for (password, is_right) in [("päss", true), ("pass", false), ("", false), ("päss", true)]
+        {
+            assert_eq!(hash.matches(&Secret::new(password), &mut memory), is_right);
+        }
         let text = String::from(hash.clone());
         assert!(text.starts_with("$argon2id$v=19$"), "{text}");
         assert_eq!(PasswordHash::try_from(text), Ok(hash));
+    }
+
+    #[test]
+    fn memory_that_a_larger_check_left_is_no_trouble() {
+        const SMALL: &str = "$argon2id$v=19$m=8,t=1,p=1$";
+        let password = Secret::new("x");
+        let large = PasswordHash::of(&password).unwrap();
+        let params = Params::new(8, 1, 1, None).unwrap();
+        let small: phc::PasswordHash = Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+            .hash_password_with_salt(password.reveal(), b"0123456789abcdef")
+            .unwrap();
+        let small = PasswordHash::try_from(small.to_string()).unwrap();
+        assert!(small.0.starts_with(SMALL), "{}", small.0);
+        let mut memory = Memory::default();
+        for hash in [&small, &large, &small] {
+            assert!(hash.matches(&password, &mut memory));
+            assert!(!hash.matches(&Secret::new("y"), &mut memory));
+        }
     }
 
     #[test]
