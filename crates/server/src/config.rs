@@ -35,7 +35,8 @@ pub struct Settings {
     pub guest: bool,
     /// Users that may log in over loopback addresses only. Default `["guest"]`.
     pub loopback_users: Vec<String>,
-    /// Password checks that may run at once; each takes 19 MiB. Default 2.
+    /// Password checks that may run at once; each takes 19 MiB, which are
+    /// kept for the next. Default 2.
     pub password_checks_max: usize,
 
     /// Connections at once; more are closed as they come. Default 10 000.
@@ -50,9 +51,9 @@ pub struct Settings {
     pub handshake_timeout_seconds: u64,
     /// Bytes of a message's body. Default 128 MiB, at most 512 MiB.
     pub message_bytes_max: Size,
-    /// Bytes that one open transaction may hold. Default 256 MiB.
+    /// Bytes that one open transaction may hold. Default 64 MiB, at most 256 MiB.
     pub tx_bytes_max: Size,
-    /// Bytes of half-received messages on one connection. Default 256 MiB.
+    /// Bytes of half-received messages on one connection, property lists included. Default 256 MiB.
     pub assembling_bytes_per_connection: Size,
     /// Bytes of half-received messages on all connections. Default 1 GiB.
     pub assembling_bytes_per_node: Size,
@@ -119,7 +120,7 @@ impl Default for Settings {
             heartbeat_seconds: 60,
             handshake_timeout_seconds: 10,
             message_bytes_max: Size::mib(128),
-            tx_bytes_max: Size::mib(256),
+            tx_bytes_max: Size::mib(64),
             assembling_bytes_per_connection: Size::mib(256),
             assembling_bytes_per_node: Size::mib(1024),
             delivery_credit_bytes: Size::mib(1),
@@ -146,7 +147,9 @@ impl Settings {
 
     /// What is wrong with the values together, if anything.
     fn check(&self) -> Result<(), String> {
-        const MIB: u64 = 1024 * 1024;
+        const KIB: u64 = 1024;
+        const MIB: u64 = 1024 * KIB;
+        const GIB: u64 = 1024 * MIB;
         let between = |key: &str, value: u64, least: u64, most: u64| {
             if (least..=most).contains(&value) {
                 return Ok(());
@@ -155,10 +158,41 @@ impl Settings {
                 "{key} is {value}: it must be from {least} to {most}"
             ))
         };
+        let size = |key: &str, value: Size, least: u64, most: u64| {
+            if (least..=most).contains(&value.0) {
+                return Ok(());
+            }
+            let (least, most) = (Size(least), Size(most));
+            Err(format!(
+                "{key} is {value}: it must be from {least} to {most}"
+            ))
+        };
         between("frame_max", self.frame_max.into(), 4096, 16 * MIB)?;
         between("channel_max", self.channel_max.into(), 1, 65_535)?;
-        between("message_bytes_max", self.message_bytes_max.0, 1, 512 * MIB)?;
-        between("segment_bytes", self.segment_bytes.0, MIB, 4096 * MIB)?;
+        size("message_bytes_max", self.message_bytes_max, 1, 512 * MIB)?;
+        // One transaction is one record of the journal.
+        size("tx_bytes_max", self.tx_bytes_max, 64 * KIB, 256 * MIB)?;
+        size(
+            "assembling_bytes_per_connection",
+            self.assembling_bytes_per_connection,
+            64 * KIB,
+            1024 * GIB,
+        )?;
+        size(
+            "assembling_bytes_per_node",
+            self.assembling_bytes_per_node,
+            64 * KIB,
+            1024 * GIB,
+        )?;
+        let credit = self.delivery_credit_bytes;
+        size("delivery_credit_bytes", credit, 4 * KIB, GIB)?;
+        size("outbox_bytes_max", self.outbox_bytes_max, 4 * KIB, GIB)?;
+        let pending = self.journal_pending_bytes_max;
+        size("journal_pending_bytes_max", pending, 64 * KIB, 16 * GIB)?;
+        size("checkpoint_bytes", self.checkpoint_bytes, MIB, 1024 * GIB)?;
+        let cache = self.body_cache_bytes;
+        size("body_cache_bytes", cache, 64 * KIB, 1024 * GIB)?;
+        size("segment_bytes", self.segment_bytes, MIB, 4 * GIB)?;
         between("connections_max", self.connections_max as u64, 1, 1 << 20)?;
         between(
             "password_checks_max",

@@ -161,3 +161,54 @@ def test_space_that_somebody_else_took_and_gave_back(node, small_disk, until):
     until(lambda: first.hear(0.2) or len(first.acked) > before, "publishing goes on")
     assert first.confirmed() <= set(drain(node, ready(node)))
     first.conn.abort()
+
+
+def test_declarations_are_refused_on_a_full_disk_and_deletions_are_not(node):
+    declare(node)
+    publisher = Publisher(node)
+    publisher.fill()
+    conn = open_to(node)
+    refused = 0
+    for number in range(3000):
+        channel = conn.channel()
+        conn.send(channel, "queue.declare", queue=f"more-{number}", durable=True, arguments={"x-note": "n" * 200})
+        event = conn.expect(channel, "queue.declare-ok", "channel.close")
+        if event.name == "channel.close":
+            assert event.reply_code == 406 and "disk is full" in event.reply_text
+            conn.send(channel, "channel.close-ok")
+            conn.channels.discard(channel)
+            refused += 1
+            if refused == 3:
+                break
+        else:
+            conn.call(channel, "channel.close", reply_code=200)
+    assert refused, "thousands of durable queues fitted on a full disk"
+    conn.call(conn.channel(), "queue.delete", queue="q")
+    conn.close()
+    publisher.conn.abort()
+
+
+def test_small_messages_drain_though_each_is_settled_otherwise_than_the_last(node, until):
+    declare(node)
+    conn = open_to(node, capabilities=CAPABILITIES)
+    channel = conn.channel()
+    batch = conn.publish_frames(channel, "", "q", b"x" * 300, PERSISTENT) * 100
+    blocked = False
+    while not blocked:
+        conn.send_bytes(batch)
+        blocked = any(event.name == "connection.blocked" for event in conn.drain(0))
+    held = ready(node)
+    assert held > 1000
+    consumer = open_to(node)
+    at = consumer.channel()
+    consumer.call(at, "basic.qos", prefetch_count=500)
+    consumer.call(at, "basic.consume", queue="q", consumer_tag="c")
+    for number in range(held):
+        tag = consumer.expect(at, "basic.deliver").delivery_tag
+        if number % 2:
+            consumer.send(at, "basic.ack", delivery_tag=tag)
+        else:
+            consumer.send(at, "basic.reject", delivery_tag=tag, requeue=False)
+    until(lambda: any(event.name == "connection.unblocked" for event in conn.drain(0.2)), "unblocked once drained")
+    consumer.close()
+    conn.abort()

@@ -403,6 +403,24 @@ mod tests {
             ("heartbeat_seconds", "70000"),
             ("guest", "yes"),
             ("message_bytes_max", "513 MiB"),
+            ("message_bytes_max", "0"),
+            ("tx_bytes_max", "0"),
+            ("tx_bytes_max", "257 MiB"),
+            ("assembling_bytes_per_connection", "0"),
+            ("assembling_bytes_per_node", "0"),
+            ("delivery_credit_bytes", "0"),
+            ("delivery_credit_bytes", "2 GiB"),
+            ("outbox_bytes_max", "0"),
+            ("segment_bytes", "0"),
+            ("journal_pending_bytes_max", "0"),
+            ("checkpoint_bytes", "0"),
+            ("checkpoint_seconds", "0"),
+            ("body_cache_bytes", "0"),
+            ("read_threads", "0"),
+            ("password_checks_max", "0"),
+            ("connections_max", "0"),
+            ("channel_max", "0"),
+            ("handshake_timeout_seconds", "0"),
             ("product", "Other"),
             ("virtual_hosts", ""),
             ("amqp", "5672"),
@@ -415,6 +433,10 @@ mod tests {
             };
             let error = load(&sources).unwrap_err();
             assert_eq!(error.place, format!("--{key}"), "{error}");
+            if text.starts_with(char::is_numeric) && !["5672", "70000"].contains(&text) {
+                assert!(error.what.starts_with(&format!("{key} is ")), "{error}");
+                assert!(error.what.contains("it must be from "), "{error}");
+            }
         }
     }
 

@@ -359,19 +359,20 @@ mod tests {
             self.checks.state.lock().waiting.count()
         }
 
-        /// Until one runs for each of `running` and the others wait or are refused.
+        /// Waits until so many run and so many wait.
         async fn settle(&self, running: usize, waiting: usize) {
+            self.until(|state| (state.running.len(), state.waiting.count()) == (running, waiting))
+                .await;
+        }
+
+        async fn until(&self, is_so: impl Fn(&mut State) -> bool) {
             for _ in 0..3000 {
-                let now = {
-                    let state = self.checks.state.lock();
-                    (state.running.len(), state.waiting.count())
-                };
-                if now == (running, waiting) {
+                if is_so(&mut self.checks.state.lock()) {
                     return;
                 }
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
-            panic!("never {running} running and {waiting} waiting");
+            panic!("it never came to that");
         }
     }
 
@@ -413,7 +414,13 @@ mod tests {
         assert_eq!(refused, 200 - WAITING_MAX);
         let bob = stage.ask(201, "bob", "right", A);
         let eve = stage.ask(202, "ada", "right", B);
-        stage.settle(1, WAITING_MAX).await;
+        stage
+            .until(|state| {
+                let mut is_in = |number| state.listeners(&[number; 64]).is_some();
+                is_in(201) && is_in(202)
+            })
+            .await;
+        assert_eq!(stage.waiting(), WAITING_MAX);
         // Once what runs is done, they are among the next few, whatever the flood.
         stage.let_go(5);
         assert_eq!(bob.await.unwrap(), Answer::Right);
