@@ -223,6 +223,8 @@ impl Shard {
         let bytes = pending.durable_bytes + held.message.total_bytes();
         for id in &held.targets {
             let Some(queue) = self.queues.get(id) else {
+                // Routed there before the commit, and deleted since: not lost in silence.
+                refused = true;
                 continue;
             };
             let durable = held.persistent && queue.definition.durable;

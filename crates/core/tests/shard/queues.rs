@@ -402,3 +402,36 @@ fn gets_that_nobody_reads_wait_for_credit_in_their_order() {
         "what came behind them is there"
     );
 }
+
+#[test]
+fn a_commit_to_a_queue_that_was_deleted_since_is_refused_as_a_whole() {
+    let mut world = World::new();
+    world.declare("gone");
+    world.declare("there");
+    world.open(key(1, 2));
+    world.request(key(1, 2), Request::TxSelect);
+    for queue in ["there", "gone"] {
+        world.request(
+            key(1, 2),
+            Request::Publish(menzil_core::Publish {
+                exchange: name(""),
+                routing_key: name(queue),
+                mandatory: false,
+                properties: vec![0x10, 0, 2].into(),
+                body: vec![b"m".to_vec().into()],
+            }),
+        );
+    }
+    world.request(
+        key(1, 1),
+        Request::QueueDelete {
+            queue: name("gone"),
+            if_unused: false,
+            if_empty: false,
+            nowait: false,
+        },
+    );
+    let seen = world.request(key(1, 2), Request::TxCommit);
+    assert_eq!(seen, [Seen::Refused(Refusal::TransactionRefused)]);
+    assert_eq!(world.drain("there"), Vec::<String>::new());
+}
