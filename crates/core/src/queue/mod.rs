@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use menzil_model::fact::QueueDefinition;
 use menzil_model::{ConnectionId, Sequence};
 
-use crate::consumer::ConsumerId;
+use crate::consumer::Taker;
 
 pub(crate) use index::{Index, Item};
 pub(crate) use settings::{Overflow, Settings, compared, parse_expiration};
@@ -86,7 +86,7 @@ pub(crate) struct Queue {
     /// Owner of an exclusive queue.
     pub(crate) owner: Option<ConnectionId>,
     /// In the order of their turns.
-    pub(crate) consumers: VecDeque<ConsumerId>,
+    pub(crate) consumers: VecDeque<Taker>,
     /// The one consumer that asked to be alone.
     pub(crate) exclusive_consumer: bool,
     /// Since when nobody used it; counts for `x-expires` while there is no consumer.

@@ -6,9 +6,9 @@ use menzil_model::fact::{Origin, Why};
 use menzil_model::{ConnectionId, Fact, Message, QueueId};
 
 use super::Shard;
-use crate::consumer::{Consumer, ConsumerId};
+use crate::consumer::{Consumer, Taker};
 use crate::deliveries::Delivery;
-use crate::effect::{Effect, Output, credit_bytes};
+use crate::effect::{Carried, Delivering, Effect, credit_bytes};
 use crate::queue::Item;
 use crate::store::Content;
 use crate::turn::Turn;
@@ -20,19 +20,20 @@ impl Shard {
     /// Whether the consumer may have one more: its own prefetch, its channel's, and the
     /// credit of its connection.
     pub(super) fn can_take(&self, consumer: &Consumer) -> bool {
+        let key = consumer.channel;
         consumer.has_room()
             && self
                 .connections
-                .get(&consumer.channel.connection)
+                .at(consumer.connection_place, key.connection)
                 .is_some_and(|c| c.credit > 0)
             && self
                 .channels
-                .get(&consumer.channel)
+                .at(consumer.channel_place, key)
                 .is_some_and(crate::channel::Channel::has_room)
     }
 
     /// The consumer whose turn it is, moved to the end of the line.
-    fn next_consumer(&mut self, queue: QueueId) -> Option<ConsumerId> {
+    fn next_consumer(&mut self, queue: QueueId) -> Option<Taker> {
         let waiting = self.queues.get(&queue)?.consumers.len();
         for _ in 0..waiting {
             let first = {
@@ -42,7 +43,7 @@ impl Shard {
             };
             if self
                 .consumers
-                .get(&first)
+                .at(first.place, first.consumer)
                 .is_some_and(|consumer| self.can_take(consumer))
             {
                 return Some(first);
@@ -93,7 +94,7 @@ impl Shard {
             Content::Here(message) => Some(message),
             Content::Underway => None,
             Content::Fetch { origin, chunks } => {
-                turn.effects.push(Effect::Fetch { origin, chunks });
+                turn.effects.effect(Effect::Fetch { origin, chunks });
                 self.fetch_ahead(turn, queue);
                 None
             }
@@ -125,7 +126,7 @@ impl Shard {
             .collect();
         for message in next {
             if let Content::Fetch { origin, chunks } = self.store.content(message, id) {
-                turn.effects.push(Effect::Fetch { origin, chunks });
+                turn.effects.effect(Effect::Fetch { origin, chunks });
             }
         }
     }
@@ -134,19 +135,18 @@ impl Shard {
         &mut self,
         turn: &mut Turn<'_>,
         id: QueueId,
-        consumer_id: ConsumerId,
+        taker: Taker,
         message: &Arc<Message>,
     ) {
         let Some((item, after)) = self.take_out(turn, id) else {
             return;
         };
-        let Some(consumer) = self.consumers.get_mut(&consumer_id) else {
+        let Some(consumer) = self.consumers.at_mut(taker.place, taker.consumer) else {
             return;
         };
         let key = consumer.channel;
-        let consumer_tag = consumer.tag.clone();
         let no_ack = consumer.no_ack;
-        let Some(channel) = self.channels.get_mut(&key) else {
+        let Some(channel) = self.channels.at_mut(consumer.channel_place, key) else {
             return;
         };
         let tag = channel.next_tag();
@@ -157,19 +157,23 @@ impl Shard {
                 tag,
                 queue: id,
                 sequence: item.sequence,
-                consumer: Some(consumer_id),
+                consumer: Some(taker.consumer),
             });
         }
-        self.take_credit(key.connection, message);
-        let message = Arc::clone(message);
-        let redelivered = item.redelivered;
-        let output = Output::Deliver {
-            consumer_tag,
+        if let Some(connection) = self
+            .connections
+            .at_mut(consumer.connection_place, key.connection)
+        {
+            connection.spend(credit_bytes(message));
+        }
+        turn.effects.deliver(&Delivering {
+            to: key,
+            after,
+            consumer_tag: &consumer.tag,
             delivery_tag: tag,
-            redelivered,
-            message,
-        };
-        turn.send(key, after, output);
+            redelivered: item.redelivered,
+            content: Carried::Stored(message),
+        });
         if no_ack {
             self.settle(id, item.sequence, item.durable, Why::Acknowledged);
         }
@@ -178,8 +182,7 @@ impl Shard {
     /// Content on its way to a connection uses its credit up.
     pub(super) fn take_credit(&mut self, connection: ConnectionId, message: &Message) {
         if let Some(connection) = self.connections.get_mut(&connection) {
-            let bytes = i64::try_from(credit_bytes(message)).unwrap_or(i64::MAX);
-            connection.credit = connection.credit.saturating_sub(bytes);
+            connection.spend(credit_bytes(message));
         }
     }
 

@@ -14,25 +14,28 @@ mod deliver;
 mod exchange;
 mod expire;
 mod get;
+mod pass;
 mod publish;
 mod queue;
+mod route;
 mod settle;
 mod summary;
 mod transaction;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use menzil_model::{ChannelId, ConnectionId, Fact, Map, Name, QueueId};
+use menzil_model::{ChannelId, ConnectionId, Fact, Name, QueueId};
 
 use crate::channel::{Channel, Mode};
-use crate::command::{ChannelKey, Command, Request};
+use crate::command::{ChannelKey, Command, PublishRef, Request};
 use crate::consumer::{Consumer, ConsumerId};
 use crate::counters::Counters;
-use crate::effect::{Effect, Output, Reply};
+use crate::effect::{Effects, Output, Reply};
 use crate::log::Log;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::settling::Settling;
+use crate::slots::{Place, Slots};
 use crate::store::Store;
 use crate::topology::{Targets, Topology};
 use crate::turn::Turn;
@@ -80,17 +83,27 @@ struct Connection {
     owned: BTreeSet<QueueId>,
 }
 
+impl Connection {
+    /// Content on its way uses credit up.
+    fn spend(&mut self, bytes: u64) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.credit = self.credit.saturating_sub(bytes);
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Shard {
     settings: ShardSettings,
     name: Name,
     topology: Topology,
-    queues: Map<QueueId, Queue>,
+    queues: Slots<QueueId, Queue>,
     store: Store,
-    connections: Map<ConnectionId, Connection>,
-    channels: Map<ChannelKey, Channel>,
-    consumers: Map<ConsumerId, Consumer>,
+    connections: Slots<ConnectionId, Connection>,
+    channels: Slots<ChannelKey, Channel>,
+    /// Where the channel lies that was last asked for: a batch mostly speaks of one.
+    last_channel: Option<(ChannelKey, Place)>,
+    consumers: Slots<ConsumerId, Consumer>,
     next_exchange: u64,
     next_queue: u64,
     next_consumer: u64,
@@ -114,11 +127,12 @@ impl Shard {
             settings,
             name: Name::empty(),
             topology: Topology::default(),
-            queues: Map::default(),
+            queues: Slots::default(),
             store,
-            connections: Map::default(),
-            channels: Map::default(),
-            consumers: Map::default(),
+            connections: Slots::default(),
+            channels: Slots::default(),
+            last_channel: None,
+            consumers: Slots::default(),
             next_exchange: 1,
             next_queue: 1,
             next_consumer: 1,
@@ -143,7 +157,7 @@ impl Shard {
         now: u64,
         command: Command,
         log: &mut dyn Log,
-        effects: &mut Vec<Effect>,
+        effects: &mut dyn Effects,
     ) {
         let mut turn = Turn { now, log, effects };
         match command {
@@ -171,13 +185,38 @@ impl Shard {
         self.settle_down(&mut turn);
     }
 
+    /// As [`Shard::execute`] of [`Request::Publish`], for a message that lies somewhere else.
+    pub fn publish_in_place(
+        &mut self,
+        now: u64,
+        channel: ChannelKey,
+        publish: &PublishRef<'_>,
+        log: &mut dyn Log,
+        effects: &mut dyn Effects,
+    ) {
+        let mut turn = Turn { now, log, effects };
+        match self.channel_mut(channel) {
+            None => {}
+            Some(open) if open.parked.is_some() => {
+                let request = Request::Publish(publish.to_owned());
+                self.request(&mut turn, channel, request);
+            }
+            Some(_) => {
+                if let Err(refusal) = self.publish(&mut turn, channel, publish) {
+                    self.refuse(&mut turn, channel, refusal, PUBLISH);
+                }
+            }
+        }
+        self.settle_down(&mut turn);
+    }
+
     /// Writes what gathered. The driver calls it at the end of each batch of commands.
     pub fn finish(&mut self, log: &mut dyn Log) {
         self.settling.write(log);
     }
 
     fn request(&mut self, turn: &mut Turn<'_>, key: ChannelKey, request: Request) {
-        let Some(channel) = self.channels.get_mut(&key) else {
+        let Some(channel) = self.channel_mut(key) else {
             // The channel was refused; what the client sent before it knew is dropped.
             return;
         };
@@ -202,7 +241,7 @@ impl Shard {
         request: Request,
     ) -> Result<(), Refusal> {
         match request {
-            Request::Publish(publish) => self.publish(turn, key, publish),
+            Request::Publish(publish) => self.publish(turn, key, &publish.borrowed()),
             Request::Ack {
                 delivery_tag,
                 multiple,
@@ -313,6 +352,19 @@ impl Shard {
         self.channels.get_mut(&key)
     }
 
+    /// The channel, found by where it lay the last time if it is the same as then.
+    fn channel_mut(&mut self, key: ChannelKey) -> Option<&mut Channel> {
+        let place = match self.last_channel {
+            Some((last, place)) if last == key => place,
+            _ => {
+                let place = self.channels.place(&key)?;
+                self.last_channel = Some((key, place));
+                place
+            }
+        };
+        self.channels.at_mut(place, key)
+    }
+
     fn select_confirm(
         &mut self,
         turn: &mut Turn<'_>,
@@ -332,6 +384,9 @@ impl Shard {
     }
 }
 
+/// Class and method number of `basic.publish`.
+const PUBLISH: (u16, u16) = (60, 40);
+
 /// Class and method number of a request, for the refusal that answers it.
 fn method_of(request: &Request) -> (u16, u16) {
     use crate::command::Rejection;
@@ -348,7 +403,7 @@ fn method_of(request: &Request) -> (u16, u16) {
         Request::Qos { .. } => (60, 10),
         Request::Consume(_) => (60, 20),
         Request::Cancel { .. } => (60, 30),
-        Request::Publish(_) => (60, 40),
+        Request::Publish(_) => PUBLISH,
         Request::Get { .. } => (60, 70),
         Request::Ack { .. } => (60, 80),
         Request::Reject {

@@ -1,0 +1,132 @@
+//! A transient message that a consumer takes as it comes never enters the queue: no copy of it
+//! is made and nothing is noted of it but that it went by.
+//!
+//! The outcome is that of entering the queue, going out at once and being settled by that.
+
+use menzil_model::fact::{Entries, Entry, Extent, Published};
+use menzil_model::{Fact, QueueId, Sequence};
+
+use std::sync::Arc;
+
+use super::Shard;
+use crate::command::PublishRef;
+use crate::effect::{Carried, DELIVERY_OVERHEAD_BYTES, Delivering};
+use crate::route::Route;
+use crate::slots::Place;
+use crate::turn::Turn;
+
+impl Shard {
+    /// Hands a message to its queues, none of which writes it or can refuse it.
+    pub(super) fn pass(&mut self, turn: &mut Turn<'_>, publish: &PublishRef<'_>, route: &Route) {
+        self.counters.routed += 1;
+        let credit = publish.total_bytes() + DELIVERY_OVERHEAD_BYTES;
+        let mut rest = Entries::new();
+        for (id, place) in Self::targets(route) {
+            if !self.hand_over(turn, publish, (id, place), credit)
+                && let Some(entry) = self.entry_for(turn, (id, place), route.ttl)
+            {
+                rest.push(entry);
+            }
+        }
+        if rest.is_empty() {
+            return;
+        }
+        for entry in &rest {
+            self.touch(entry.queue);
+        }
+        let message = Arc::new(self.message_of(publish, route));
+        let extent = Extent {
+            body_bytes: message.body_bytes(),
+            total_bytes: message.total_bytes(),
+            chunks: Vec::new(),
+        };
+        let message = Some(message);
+        let published = Published {
+            message,
+            extent,
+            entries: rest,
+        };
+        self.record(turn, Fact::Published(published), false);
+    }
+
+    /// The transient place that the message gets at the end of the queue.
+    fn entry_for(
+        &self,
+        turn: &Turn<'_>,
+        (id, place): (QueueId, Place),
+        ttl: Option<u64>,
+    ) -> Option<Entry> {
+        let queue = self.queues.at(place, id)?;
+        let ttl = [ttl, queue.settings.message_ttl];
+        let ttl = ttl.into_iter().flatten().min();
+        Some(Entry {
+            queue: id,
+            sequence: Sequence(queue.next_sequence),
+            expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
+            durable: false,
+        })
+    }
+
+    /// Gives the message to the consumer whose turn it is, if it is one that need not
+    /// acknowledge and no other message is before it.
+    fn hand_over(
+        &mut self,
+        turn: &mut Turn<'_>,
+        publish: &PublishRef<'_>,
+        (id, place): (QueueId, Place),
+        credit: u64,
+    ) -> bool {
+        let Some(queue) = self.queues.at_mut(place, id) else {
+            return false;
+        };
+        if queue.index.ready_count() > 0 {
+            return false;
+        }
+        let next = queue.consumers.iter().enumerate().find_map(|(turns, taker)| {
+            let consumer = self.consumers.at(taker.place, taker.consumer)?;
+            if !consumer.has_room() {
+                return None;
+            }
+            let connection = self
+                .connections
+                .at(consumer.connection_place, consumer.channel.connection)?;
+            let channel = self.channels.at(consumer.channel_place, consumer.channel)?;
+            (connection.credit > 0 && channel.has_room()).then_some((turns, consumer))
+        });
+        let Some((turns, consumer)) = next else {
+            return false;
+        };
+        if !consumer.no_ack {
+            return false;
+        }
+        let to = consumer.channel;
+        let Some(channel) = self.channels.at_mut(consumer.channel_place, to) else {
+            return false;
+        };
+        let delivery_tag = channel.next_tag();
+        if let Some(connection) = self
+            .connections
+            .at_mut(consumer.connection_place, to.connection)
+        {
+            connection.spend(credit);
+        }
+        if queue.consumers.len() > 1 {
+            queue.consumers.rotate_left(turns + 1);
+        }
+        queue.next_sequence += 1;
+        queue.counters.entered += 1;
+        queue.counters.delivered += 1;
+        queue.counters.acknowledged += 1;
+        self.counters.delivered += 1;
+        self.counters.acknowledged += 1;
+        turn.effects.deliver(&Delivering {
+            to,
+            after: 0,
+            consumer_tag: &consumer.tag,
+            delivery_tag,
+            redelivered: false,
+            content: Carried::Passing(publish),
+        });
+        true
+    }
+}
