@@ -31,7 +31,7 @@ mod session;
 mod term;
 mod violation;
 
-pub use action::{Action, AuthError, CloseReason, OpenError, Outgoing};
+pub use action::{Action, AuthError, CloseReason, OpenError, Outgoing, Sink};
 pub use config::SessionConfig;
 pub use handshake::{PROTOCOL_HEADER, PROTOCOL_HEADER_0_9};
 pub use inbound::Inbound;

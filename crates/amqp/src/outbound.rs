@@ -9,16 +9,18 @@ mod confirms;
 mod encode;
 mod lane;
 mod outbox;
+mod template;
 
 use std::io::IoSlice;
 
-use menzil_core::{ConnectionOutput, Effect, Output, Reply, credit_bytes};
+use menzil_core::{ConnectionOutput, Delivering, Effect, Output, Reply, credit_bytes};
 use menzil_model::wire::Writer;
 use menzil_model::{ChannelId, Map, Message, Name};
 
 use self::confirms::Folded;
 use self::lane::{Item, Lane};
 use self::outbox::Outbox;
+use self::template::{Envelope, Template};
 use crate::action::Outgoing;
 use crate::frame::{FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES, HEARTBEAT_FRAME};
 use crate::handshake::PROTOCOL_HEADER;
@@ -34,6 +36,7 @@ use crate::violation::{Code, Violation};
 #[derive(Debug)]
 pub struct Outbound {
     outbox: Outbox,
+    template: Template,
     lanes: Map<ChannelId, Lane>,
     /// Channels whose lanes hold something.
     holding: Vec<ChannelId>,
@@ -67,6 +70,7 @@ impl Outbound {
     pub fn new(now_ms: u64) -> Self {
         Self {
             outbox: Outbox::default(),
+            template: Template::default(),
             lanes: Map::default(),
             holding: Vec::new(),
             committed: 0,
@@ -92,6 +96,32 @@ impl Outbound {
             } => self.core_closed(after),
             Effect::Fetch { .. } => {}
         }
+    }
+
+    /// Takes a delivery: encodes it at once if it may leave now, else keeps a copy.
+    pub fn deliver(&mut self, delivery: &Delivering<'_>) {
+        let is_clear = delivery.after <= self.committed && !self.is_mute();
+        if is_clear
+            && let Some((envelope, body)) = Envelope::of(delivery)
+            && envelope.header_frame_bytes() <= TEMPLATE_HEADER_BYTES_MAX
+            && body.len() <= self.body_bytes_max()
+        {
+            let lane = self.lanes.entry(delivery.to.channel).or_default();
+            if lane.is_clear() {
+                lane.passed();
+                let (template, start) = (&mut self.template, self.outbox.end());
+                self.outbox
+                    .write(|out| template.write(&envelope, delivery, body, out));
+                self.outbox.mark(start, delivery.credit_bytes());
+                return;
+            }
+        }
+        self.channel(delivery.to.channel, delivery.after, delivery.output());
+    }
+
+    /// A body up to this fits into one frame and is copied.
+    fn body_bytes_max(&self) -> usize {
+        (self.frame_bytes_max as usize - FRAME_OVERHEAD_BYTES).min(encode::COPIED_BYTES_MAX)
     }
 
     #[inline]
@@ -250,6 +280,7 @@ impl Outbound {
         self.last_sent_ms = now_ms;
         if self.outbox.pending_bytes() == 0 {
             self.outbox.shrink();
+            self.template.shrink();
             self.outbox.write(|out| out.put(&HEARTBEAT_FRAME));
         }
     }
@@ -511,6 +542,10 @@ impl Outbound {
         }
     }
 }
+
+/// Longer property lists are rarely repeated, and one would be kept; any frame takes this much.
+const TEMPLATE_HEADER_BYTES_MAX: usize = 1024;
+const _: () = assert!(TEMPLATE_HEADER_BYTES_MAX < FRAME_BYTES_MIN as usize);
 
 fn write_verdict(outbox: &mut Outbox, channel: ChannelId, folded: Folded) {
     let (delivery_tag, multiple) = (folded.sequence, folded.multiple);

@@ -9,6 +9,7 @@ pub(crate) mod checkpointer;
 mod commit;
 pub(crate) mod fetcher;
 pub(crate) mod link;
+mod outlet;
 pub(crate) mod recovery;
 pub(crate) mod shard_driver;
 pub(crate) mod timer;

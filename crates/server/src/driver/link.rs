@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use menzil_amqp::Outbound;
 use menzil_model::{ChannelId, ConnectionId};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 
@@ -23,7 +23,7 @@ pub(crate) struct Link {
     pub(crate) id: ConnectionId,
     pub(crate) peer: SocketAddr,
     socket: OwnedWriteHalf,
-    outbound: Mutex<Outbound>,
+    outbound: Arc<Mutex<Outbound>>,
     turnstile: Turnstile,
     /// Somebody who handed it something will flush it.
     touched: AtomicBool,
@@ -53,6 +53,9 @@ pub(crate) struct Link {
     pub(crate) bytes_out: AtomicU64,
 }
 
+/// An outbound, locked.
+pub(crate) type OutboundGuard = ArcMutexGuard<RawMutex, Outbound>;
+
 /// What ended, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Refused {
@@ -73,7 +76,7 @@ impl Link {
             id,
             peer,
             socket,
-            outbound: Mutex::new(outbound),
+            outbound: Arc::new(Mutex::new(outbound)),
             turnstile: Turnstile::default(),
             touched: AtomicBool::new(false),
             waits: AtomicBool::new(false),
@@ -95,6 +98,11 @@ impl Link {
 
     pub(crate) fn outbound(&self) -> MutexGuard<'_, Outbound> {
         self.outbound.lock()
+    }
+
+    /// As [`Link::outbound`], to be kept.
+    pub(crate) fn outbound_kept(&self) -> OutboundGuard {
+        self.outbound.lock_arc()
     }
 
     pub(crate) fn socket(&self) -> &OwnedWriteHalf {
