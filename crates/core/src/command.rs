@@ -363,13 +363,7 @@ impl PublishRef<'_> {
             Body::Parts(parts) => parts.to_vec(),
         };
         let (exchange, routing_key) = (Name::cut(exchange), Name::cut(routing_key));
-        Message::new(
-            &exchange,
-            &routing_key,
-            properties,
-            parts,
-            inline_bytes_max,
-        )
+        Message::new(&exchange, &routing_key, properties, parts, inline_bytes_max)
     }
 
     /// Bytes of the body.

@@ -24,8 +24,8 @@ mod topology;
 mod turn;
 
 pub use command::{
-    Body, ChannelKey, Command, Consume, ExchangeBind, ExchangeDeclare, Publish, PublishRef, QueueBind,
-    QueueDeclare, Rejection, Request,
+    Body, ChannelKey, Command, Consume, ExchangeBind, ExchangeDeclare, Publish, PublishRef,
+    QueueBind, QueueDeclare, Rejection, Request,
 };
 pub use counters::Counters;
 pub use effect::{

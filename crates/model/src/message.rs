@@ -65,9 +65,8 @@ impl Message {
     pub fn copied(exchange: &[u8], routing_key: &[u8], properties: &[u8], body: &[u8]) -> Self {
         let exchange = exchange.get(..Name::BYTES_MAX).unwrap_or(exchange);
         let routing_key = routing_key.get(..Name::BYTES_MAX).unwrap_or(routing_key);
-        let mut data = Vec::with_capacity(
-            exchange.len() + routing_key.len() + properties.len() + body.len(),
-        );
+        let mut data =
+            Vec::with_capacity(exchange.len() + routing_key.len() + properties.len() + body.len());
         for part in [exchange, routing_key, properties, body] {
             data.extend_from_slice(part);
         }

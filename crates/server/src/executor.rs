@@ -61,7 +61,9 @@ impl<'a> Executor<'a> {
 
     /// Lets the shard go.
     pub(crate) fn finish(self) -> Done {
-        let Self { batch, mut done, .. } = self;
+        let Self {
+            batch, mut done, ..
+        } = self;
         drop(batch);
         if self.said_something && self.link.touch() {
             done.touched.push(Arc::clone(self.link));

@@ -305,12 +305,7 @@ impl Inbound {
     }
 
     /// Ends a channel that the core has open.
-    fn channel_exception(
-        &mut self,
-        channel: ChannelId,
-        violation: Violation,
-        out: &mut dyn Sink,
-    ) {
+    fn channel_exception(&mut self, channel: ChannelId, violation: Violation, out: &mut dyn Sink) {
         self.close_slot(channel);
         out.action(Action::Send(Outgoing::ChannelException {
             channel,

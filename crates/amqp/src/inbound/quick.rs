@@ -91,7 +91,8 @@ impl Inbound {
 /// The next frame, if it is whole and of that type: its channel and its payload.
 #[inline]
 fn frame<'a>(reader: &mut Reader<'a>, kind: u8, bytes_max: u32) -> Option<(u16, &'a [u8])> {
-    let start: &[u8; FRAME_HEADER_BYTES] = reader.bytes(FRAME_HEADER_BYTES).ok()?.try_into().ok()?;
+    let start: &[u8; FRAME_HEADER_BYTES] =
+        reader.bytes(FRAME_HEADER_BYTES).ok()?.try_into().ok()?;
     let [found, c0, c1, s0, s1, s2, s3] = *start;
     let size = u32::from_be_bytes([s0, s1, s2, s3]);
     if found != kind || size > bytes_max {

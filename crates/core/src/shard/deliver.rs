@@ -131,13 +131,7 @@ impl Shard {
         }
     }
 
-    fn deliver(
-        &mut self,
-        turn: &mut Turn<'_>,
-        id: QueueId,
-        taker: Taker,
-        message: &Arc<Message>,
-    ) {
+    fn deliver(&mut self, turn: &mut Turn<'_>, id: QueueId, taker: Taker, message: &Arc<Message>) {
         let Some((item, after)) = self.take_out(turn, id) else {
             return;
         };

@@ -82,17 +82,21 @@ impl Shard {
         if queue.index.ready_count() > 0 {
             return false;
         }
-        let next = queue.consumers.iter().enumerate().find_map(|(turns, taker)| {
-            let consumer = self.consumers.at(taker.place, taker.consumer)?;
-            if !consumer.has_room() {
-                return None;
-            }
-            let connection = self
-                .connections
-                .at(consumer.connection_place, consumer.channel.connection)?;
-            let channel = self.channels.at(consumer.channel_place, consumer.channel)?;
-            (connection.credit > 0 && channel.has_room()).then_some((turns, consumer))
-        });
+        let next = queue
+            .consumers
+            .iter()
+            .enumerate()
+            .find_map(|(turns, taker)| {
+                let consumer = self.consumers.at(taker.place, taker.consumer)?;
+                if !consumer.has_room() {
+                    return None;
+                }
+                let connection = self
+                    .connections
+                    .at(consumer.connection_place, consumer.channel.connection)?;
+                let channel = self.channels.at(consumer.channel_place, consumer.channel)?;
+                (connection.credit > 0 && channel.has_room()).then_some((turns, consumer))
+            });
         let Some((turns, consumer)) = next else {
             return false;
         };
