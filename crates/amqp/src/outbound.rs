@@ -119,6 +119,19 @@ impl Outbound {
         self.channel(delivery.to.channel, delivery.after, delivery.output());
     }
 
+    /// Takes the fate of a publish.
+    pub fn confirm(&mut self, channel: ChannelId, after: u64, sequence: u64, accepted: bool) {
+        if self.is_mute() {
+            return;
+        }
+        let lane = self.lanes.entry(channel).or_default();
+        lane.confirm(sequence, accepted, after);
+        if !lane.is_listed && !lane.is_empty() {
+            lane.is_listed = true;
+            self.holding.push(channel);
+        }
+    }
+
     /// A body up to this fits into one frame and is copied.
     fn body_bytes_max(&self) -> usize {
         (self.frame_bytes_max as usize - FRAME_OVERHEAD_BYTES).min(encode::COPIED_BYTES_MAX)
@@ -130,11 +143,9 @@ impl Outbound {
             self.drop_output(&output);
             return;
         }
-        let lane = self.lanes.entry(channel).or_default();
         match output {
             Output::Confirm { sequence, accepted } => {
-                lane.confirm(sequence, accepted, after);
-                self.list(channel);
+                self.confirm(channel, after, sequence, accepted);
             }
             Output::Refused { refusal, method } => {
                 let (class, method) = method;
@@ -150,6 +161,7 @@ impl Outbound {
             | Output::GetOk { .. }
             | Output::Return { .. }
             | Output::Cancelled { .. } => {
+                let lane = self.lanes.entry(channel).or_default();
                 if after <= self.committed && lane.is_clear() {
                     lane.passed();
                     self.write_output(channel, &output);

@@ -56,6 +56,12 @@ pub trait Effects {
             output: delivery.output(),
         });
     }
+
+    /// Takes the fate of a publish; as [`Output::Confirm`].
+    fn confirm(&mut self, to: ChannelKey, after: u64, sequence: u64, accepted: bool) {
+        let output = Output::Confirm { sequence, accepted };
+        self.effect(Effect::Channel { to, after, output });
+    }
 }
 
 impl Effects for Vec<Effect> {

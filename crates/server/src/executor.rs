@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use menzil_amqp::{Action, Outgoing, Sink};
 use menzil_core::{ChannelKey, Command, PublishRef, Request};
-use menzil_model::Name;
+use menzil_model::{DeliveryTag, Name};
 
 use crate::Secret;
 use crate::connection::End;
@@ -157,6 +157,23 @@ impl Sink for Executor<'_> {
         if let Some((batch, touched)) = self.batch() {
             link.publisher.store(true, Ordering::Relaxed);
             batch.publish(channel, publish, touched);
+            batch.park(link);
+        }
+    }
+
+    fn acknowledge(&mut self, channel: ChannelKey, delivery_tag: DeliveryTag, multiple: bool) {
+        if self.holds {
+            let request = Request::Ack {
+                delivery_tag,
+                multiple,
+            };
+            let command = Command::Request { channel, request };
+            self.done.held.push(Action::Command(command));
+            return;
+        }
+        let link = self.link;
+        if let Some((batch, touched)) = self.batch() {
+            batch.acknowledge(channel, delivery_tag, multiple, touched);
             batch.park(link);
         }
     }

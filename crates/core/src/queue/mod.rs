@@ -163,6 +163,13 @@ impl Queue {
             || self.settings.bytes_max.is_some_and(|max| bytes > max)
     }
 
+    /// Whether anything happens by itself, now or later.
+    pub(crate) fn has_deadlines(&self) -> bool {
+        self.timer.is_some()
+            || self.settings.expires.is_some()
+            || self.index.next_expiry().is_some()
+    }
+
     /// When something is to happen by itself.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let lease = match self.settings.expires {

@@ -10,6 +10,7 @@ use crate::consumer::{Consumer, Taker};
 use crate::deliveries::Delivery;
 use crate::effect::{Carried, Delivering, Effect, credit_bytes};
 use crate::queue::Item;
+use crate::slots::Place;
 use crate::store::Content;
 use crate::turn::Turn;
 
@@ -33,31 +34,30 @@ impl Shard {
     }
 
     /// The consumer whose turn it is, moved to the end of the line.
-    fn next_consumer(&mut self, queue: QueueId) -> Option<Taker> {
-        let waiting = self.queues.get(&queue)?.consumers.len();
-        for _ in 0..waiting {
-            let first = {
-                let queue = self.queues.get_mut(&queue)?;
-                queue.consumers.rotate_left(1);
-                *queue.consumers.back()?
-            };
-            if self
-                .consumers
-                .at(first.place, first.consumer)
+    fn next_consumer(&mut self, id: QueueId, place: Place) -> Option<Taker> {
+        let queue = self.queues.at(place, id)?;
+        let can_take = |taker: &Taker| {
+            self.consumers
+                .at(taker.place, taker.consumer)
                 .is_some_and(|consumer| self.can_take(consumer))
-            {
-                return Some(first);
-            }
+        };
+        let turns = queue.consumers.iter().position(can_take)?;
+        let queue = self.queues.at_mut(place, id)?;
+        if queue.consumers.len() > 1 {
+            queue.consumers.rotate_left(turns + 1);
         }
-        None
+        queue.consumers.back().copied()
     }
 
     /// Delivers until the queue is empty, nobody can take more, or the head is not here.
-    pub(super) fn pump(&mut self, turn: &mut Turn<'_>, id: QueueId) {
+    pub(super) fn pump(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) {
         loop {
-            let Some(queue) = self.queues.get(&id).filter(|q| !q.consumers.is_empty()) else {
+            let Some(queue) = self.queues.at(place, id) else {
                 return;
             };
+            if queue.consumers.is_empty() || queue.index.ready_count() == 0 {
+                return;
+            }
             let Some(head) = queue.index.head().copied() else {
                 return;
             };
@@ -65,14 +65,14 @@ impl Shard {
                 self.expire_now(turn, id);
                 continue;
             }
-            let Some(consumer) = self.next_consumer(id) else {
+            let Some(taker) = self.next_consumer(id, place) else {
                 return;
             };
             let Some(message) = self.content_of(turn, id, &head) else {
                 self.give_turn_back(id);
                 return;
             };
-            self.deliver(turn, id, consumer, &message);
+            self.deliver(turn, (id, place), taker, &message);
         }
     }
 
@@ -131,8 +131,14 @@ impl Shard {
         }
     }
 
-    fn deliver(&mut self, turn: &mut Turn<'_>, id: QueueId, taker: Taker, message: &Arc<Message>) {
-        let Some((item, after)) = self.take_out(turn, id) else {
+    fn deliver(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (id, place): (QueueId, Place),
+        taker: Taker,
+        message: &Arc<Message>,
+    ) {
+        let Some((item, after)) = self.take_out(turn, id, place) else {
             return;
         };
         let Some(consumer) = self.consumers.at_mut(taker.place, taker.consumer) else {
@@ -150,8 +156,9 @@ impl Shard {
             channel.deliveries.insert(Delivery {
                 tag,
                 queue: id,
+                queue_place: place,
                 sequence: item.sequence,
-                consumer: Some(taker.consumer),
+                consumer: Some(taker),
             });
         }
         if let Some(connection) = self
@@ -182,12 +189,21 @@ impl Shard {
 
     /// Takes the head out of the queue, with the mark that says so in the journal first.
     /// Returns it and the index that its delivery waits for.
-    pub(super) fn take_out(&mut self, turn: &mut Turn<'_>, id: QueueId) -> Option<(Item, u64)> {
-        let head = *self.queues.get(&id)?.index.head()?;
-        if head.durable {
-            self.reserve_delivering(turn, id, head.sequence);
+    pub(super) fn take_out(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: QueueId,
+        place: Place,
+    ) -> Option<(Item, u64)> {
+        let queue = self.queues.at(place, id)?;
+        let (sequence, durable) = queue
+            .index
+            .head()
+            .map(|head| (head.sequence, head.durable))?;
+        if durable && queue.mark.due(sequence).is_some() {
+            self.reserve_delivering(turn, id, sequence);
         }
-        let queue = self.queues.get_mut(&id)?;
+        let queue = self.queues.at_mut(place, id)?;
         let item = queue.index.take_head()?;
         queue.counters.delivered += 1;
         self.counters.delivered += 1;

@@ -24,7 +24,7 @@ mod transaction;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use menzil_model::{ChannelId, ConnectionId, Fact, Name, QueueId};
+use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Name, QueueId};
 
 use crate::channel::{Channel, Mode};
 use crate::command::{ChannelKey, Command, PublishRef, Request};
@@ -109,7 +109,7 @@ pub struct Shard {
     next_consumer: u64,
     settling: Settling,
     /// Queues whose entries, consumers or deadlines changed in this turn.
-    touched: VecDeque<QueueId>,
+    touched: VecDeque<(QueueId, Place)>,
     /// Channels with a `basic.get` that waits for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
@@ -204,6 +204,34 @@ impl Shard {
             Some(_) => {
                 if let Err(refusal) = self.publish(&mut turn, channel, publish) {
                     self.refuse(&mut turn, channel, refusal, PUBLISH);
+                }
+            }
+        }
+        self.settle_down(&mut turn);
+    }
+
+    /// As [`Shard::execute`] of [`Request::Ack`].
+    pub fn acknowledge_in_place(
+        &mut self,
+        now: u64,
+        channel: ChannelKey,
+        delivery_tag: DeliveryTag,
+        multiple: bool,
+        log: &mut dyn Log,
+        effects: &mut dyn Effects,
+    ) {
+        let mut turn = Turn { now, log, effects };
+        let request = Request::Ack {
+            delivery_tag,
+            multiple,
+        };
+        match self.channel_mut(channel) {
+            None => {}
+            Some(open) if open.parked.is_some() => self.request(&mut turn, channel, request),
+            Some(_) => {
+                let done = self.acknowledge(&mut turn, channel, delivery_tag, multiple);
+                if let Err(refusal) = done {
+                    self.refuse(&mut turn, channel, refusal, method_of(&request));
                 }
             }
         }
@@ -310,19 +338,31 @@ impl Shard {
 
     /// Notes that a queue may have something to do at the end of the turn.
     fn touch(&mut self, queue: QueueId) {
-        if self.touched.back() != Some(&queue) {
-            self.touched.push_back(queue);
+        if let Some(place) = self.queues.place(&queue) {
+            self.touch_at(queue, place);
+        }
+    }
+
+    /// As [`Shard::touch`], where its place is known.
+    fn touch_at(&mut self, queue: QueueId, place: Place) {
+        if self.touched.back() != Some(&(queue, place)) {
+            self.touched.push_back((queue, place));
         }
     }
 
     /// Delivers and expires until nothing is left to do now.
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
-        while let Some(queue) = self.touched.pop_front() {
-            self.pump(turn, queue);
-            if self.expire_now(turn, queue) {
-                self.pump(turn, queue);
+        while let Some((id, place)) = self.touched.pop_front() {
+            self.pump(turn, id, place);
+            let Some(queue) = self.queues.at(place, id) else {
+                continue;
+            };
+            if queue.has_deadlines() {
+                if self.expire_now(turn, id) {
+                    self.pump(turn, id, place);
+                }
+                self.reset_timer(id);
             }
-            self.reset_timer(queue);
         }
     }
 

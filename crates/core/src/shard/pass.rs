@@ -3,12 +3,13 @@
 //!
 //! The outcome is that of entering the queue, going out at once and being settled by that.
 
-use menzil_model::fact::{Entries, Entry, Extent, Published};
+use menzil_model::fact::{Entries, Entry, Published};
 use menzil_model::{Fact, QueueId, Sequence};
 
 use std::sync::Arc;
 
 use super::Shard;
+use super::publish::write_chunks;
 use crate::command::PublishRef;
 use crate::effect::{Carried, DELIVERY_OVERHEAD_BYTES, Delivering};
 use crate::route::Route;
@@ -23,7 +24,7 @@ impl Shard {
         let mut rest = Entries::new();
         for (id, place) in Self::targets(route) {
             if !self.hand_over(turn, publish, (id, place), credit)
-                && let Some(entry) = self.entry_for(turn, (id, place), route.ttl)
+                && let Some(entry) = self.entry_for(turn, (id, place), route)
             {
                 rest.push(entry);
             }
@@ -31,15 +32,13 @@ impl Shard {
         if rest.is_empty() {
             return;
         }
-        for entry in &rest {
-            self.touch(entry.queue);
+        for (id, place) in Self::targets(route) {
+            if rest.iter().any(|entry| entry.queue == id) {
+                self.touch_at(id, place);
+            }
         }
         let message = Arc::new(self.message_of(publish, route));
-        let extent = Extent {
-            body_bytes: message.body_bytes(),
-            total_bytes: message.total_bytes(),
-            chunks: Vec::new(),
-        };
+        let extent = write_chunks(turn, &message, false);
         let message = Some(message);
         let published = Published {
             message,
@@ -49,21 +48,21 @@ impl Shard {
         self.record(turn, Fact::Published(published), false);
     }
 
-    /// The transient place that the message gets at the end of the queue.
-    fn entry_for(
+    /// The place that a message of that route gets at the end of the queue.
+    pub(super) fn entry_for(
         &self,
         turn: &Turn<'_>,
         (id, place): (QueueId, Place),
-        ttl: Option<u64>,
+        route: &Route,
     ) -> Option<Entry> {
         let queue = self.queues.at(place, id)?;
-        let ttl = [ttl, queue.settings.message_ttl];
+        let ttl = [route.ttl, queue.settings.message_ttl];
         let ttl = ttl.into_iter().flatten().min();
         Some(Entry {
             queue: id,
             sequence: Sequence(queue.next_sequence),
             expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
-            durable: false,
+            durable: route.persistent && queue.definition.durable,
         })
     }
 

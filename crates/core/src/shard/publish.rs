@@ -122,6 +122,13 @@ impl Shard {
             self.confirm(turn, key, confirm, 0, true);
             return Ok(());
         }
+        if !transactional
+            && route.is_unlimited
+            && let Some(index) = self.enter_unlimited(turn, &message, route)
+        {
+            self.confirm(turn, key, confirm, index, true);
+            return Ok(());
+        }
         let held = HeldPublish {
             message,
             persistent: route.persistent,
@@ -140,6 +147,33 @@ impl Shard {
         let index = self.enter_queues(turn, held.message, intake.entries, &pending);
         self.confirm(turn, key, confirm, index, !intake.refused);
         Ok(())
+    }
+
+    /// Puts a message into queues none of which refuses it; `None` where the journal has no
+    /// room for it, and nothing has happened.
+    fn enter_unlimited(
+        &mut self,
+        turn: &mut Turn<'_>,
+        message: &Arc<Message>,
+        route: &Route,
+    ) -> Option<u64> {
+        if route.is_durable && !turn.log.has_room(message.total_bytes()) {
+            return None;
+        }
+        let entries: Entries = Self::targets(route)
+            .filter_map(|target| self.entry_for(turn, target, route))
+            .collect();
+        self.counters.routed += 1;
+        for (id, place) in Self::targets(route) {
+            self.touch_at(id, place);
+        }
+        let extent = write_chunks(turn, message, route.is_durable);
+        let published = Published {
+            message: Some(Arc::clone(message)),
+            extent,
+            entries,
+        };
+        Some(self.record(turn, Fact::Published(published), route.is_durable))
     }
 
     /// The message as queues hold it.
@@ -162,7 +196,7 @@ impl Shard {
         } else {
             self.counters.nacked += 1;
         }
-        turn.send(key, after, Output::Confirm { sequence, accepted });
+        turn.effects.confirm(key, after, sequence, accepted);
     }
 
     /// Asks every target whether it takes the message. Nothing is applied yet.

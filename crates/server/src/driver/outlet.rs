@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use menzil_core::{Delivering, Effect, Effects, Output, Reply};
+use menzil_core::{ChannelKey, Delivering, Effect, Effects, Output, Reply};
 use menzil_model::{ChannelId, ConnectionId, Map};
 
 use super::Node;
@@ -67,6 +67,12 @@ impl Effects for Outlet<'_> {
     fn deliver(&mut self, delivery: &Delivering<'_>) {
         if let Some(outbound) = self.outbound(delivery.to.connection) {
             outbound.deliver(delivery);
+        }
+    }
+
+    fn confirm(&mut self, to: ChannelKey, after: u64, sequence: u64, accepted: bool) {
+        if let Some(outbound) = self.outbound(to.connection) {
+            outbound.confirm(to.channel, after, sequence, accepted);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use menzil_core::{ChannelKey, Command, PublishRef, QueueSummary, Shard, Summary};
 use menzil_journal::Marks;
-use menzil_model::{ConnectionId, Fact, Map, Name, ShardId};
+use menzil_model::{ConnectionId, DeliveryTag, Fact, Map, Name, ShardId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
@@ -142,6 +142,19 @@ impl<'a> Batch<'a> {
     ) {
         let (shard, mut outlet, log) = self.parts(touched);
         shard.publish_in_place(outlet.now_ms, channel, publish, log, &mut outlet);
+    }
+
+    /// As [`Batch::execute`] of an acknowledgement.
+    pub(crate) fn acknowledge(
+        &mut self,
+        channel: ChannelKey,
+        delivery_tag: DeliveryTag,
+        multiple: bool,
+        touched: &mut Touched,
+    ) {
+        let (shard, mut outlet, log) = self.parts(touched);
+        let now_ms = outlet.now_ms;
+        shard.acknowledge_in_place(now_ms, channel, delivery_tag, multiple, log, &mut outlet);
     }
 
     /// Does what is due.
