@@ -21,10 +21,11 @@ mod request;
 use std::sync::Arc;
 
 use menzil_core::Command;
-use menzil_model::{ChannelId, ConnectionId, Map, Name, Table};
+use menzil_model::{ChannelId, ConnectionId, Name, Table};
 
 use self::channel::Slot;
 use crate::action::{Action, CloseReason, Outgoing, Sink};
+use crate::by_channel::ByChannel;
 use crate::config::SessionConfig;
 use crate::frame::{self, FRAME_OVERHEAD_BYTES, Frame, Split};
 use crate::handshake::{Capabilities, PROTOCOL_HEADER, PROTOCOL_HEADER_0_9};
@@ -47,7 +48,7 @@ pub struct Inbound {
     client_properties: Table,
     user: Name,
     vhost: Name,
-    channels: Map<ChannelId, Slot>,
+    channels: ByChannel<Slot>,
     /// Bytes of all messages under assembly.
     assembling: u64,
     now_ms: u64,
@@ -104,7 +105,7 @@ impl Inbound {
             client_properties: Table::empty(),
             user: Name::empty(),
             vhost: Name::empty(),
-            channels: Map::default(),
+            channels: ByChannel::default(),
             assembling: 0,
             now_ms,
             last_heard_ms: now_ms,
@@ -284,8 +285,8 @@ impl Inbound {
     /// on, the number is free and using it without open is an error. Without this call what
     /// comes on it is ignored.
     pub fn channel_closed(&mut self, channel: ChannelId) {
-        if matches!(self.channels.get(&channel), Some(Slot::Leaving)) {
-            self.channels.remove(&channel);
+        if matches!(self.channels.get(channel), Some(Slot::Leaving)) {
+            self.channels.remove(channel);
         }
     }
 

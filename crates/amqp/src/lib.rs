@@ -17,6 +17,7 @@
 //! 6. when the socket has ended, execute what [`Inbound::disconnected`] returns.
 
 mod action;
+mod by_channel;
 mod config;
 pub mod frame;
 mod handshake;

@@ -15,13 +15,14 @@ use std::io::IoSlice;
 
 use menzil_core::{ConnectionOutput, Delivering, Effect, Output, Reply, credit_bytes};
 use menzil_model::wire::Writer;
-use menzil_model::{ChannelId, Map, Message, Name};
+use menzil_model::{ChannelId, Message, Name};
 
 use self::confirms::Folded;
 use self::lane::{Item, Lane};
 use self::outbox::Outbox;
-use self::template::{Envelope, Template};
+use self::template::Envelope;
 use crate::action::Outgoing;
+use crate::by_channel::ByChannel;
 use crate::frame::{FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES, HEARTBEAT_FRAME};
 use crate::handshake::PROTOCOL_HEADER;
 use crate::method::MethodId;
@@ -36,8 +37,7 @@ use crate::violation::{Code, Violation};
 #[derive(Debug)]
 pub struct Outbound {
     outbox: Outbox,
-    template: Template,
-    lanes: Map<ChannelId, Lane>,
+    lanes: ByChannel<Box<Lane>>,
     /// Channels whose lanes hold something.
     holding: Vec<ChannelId>,
     committed: u64,
@@ -70,8 +70,7 @@ impl Outbound {
     pub fn new(now_ms: u64) -> Self {
         Self {
             outbox: Outbox::default(),
-            template: Template::default(),
-            lanes: Map::default(),
+            lanes: ByChannel::default(),
             holding: Vec::new(),
             committed: 0,
             frame_bytes_max: FRAME_BYTES_MIN,
@@ -100,21 +99,21 @@ impl Outbound {
 
     /// Takes a delivery: encodes it at once if it may leave now, else keeps a copy.
     pub fn deliver(&mut self, delivery: &Delivering<'_>) {
-        let is_clear = delivery.after <= self.committed && !self.is_mute();
-        if is_clear
+        if delivery.after <= self.committed
+            && !self.is_mute()
             && let Some((envelope, body)) = Envelope::of(delivery)
             && envelope.header_frame_bytes() <= TEMPLATE_HEADER_BYTES_MAX
             && body.len() <= self.body_bytes_max()
+            && let Some(lane) = self.lanes.or_default(delivery.to.channel)
+            && lane.is_clear()
         {
-            let lane = self.lanes.entry(delivery.to.channel).or_default();
-            if lane.is_clear() {
-                lane.passed();
-                let (template, start) = (&mut self.template, self.outbox.end());
-                self.outbox
-                    .write(|out| template.write(&envelope, delivery, body, out));
-                self.outbox.mark(start, delivery.credit_bytes());
-                return;
-            }
+            lane.passed();
+            let start = self.outbox.end();
+            let template = lane.template.get_or_insert_default();
+            self.outbox
+                .write(|out| template.write(&envelope, delivery, body, out));
+            self.outbox.mark(start, delivery.credit_bytes());
+            return;
         }
         self.channel(delivery.to.channel, delivery.after, delivery.output());
     }
@@ -124,7 +123,9 @@ impl Outbound {
         if self.is_mute() {
             return;
         }
-        let lane = self.lanes.entry(channel).or_default();
+        let Some(lane) = self.lanes.or_default(channel) else {
+            return;
+        };
         lane.confirm(sequence, accepted, after);
         if !lane.is_listed && !lane.is_empty() {
             lane.is_listed = true;
@@ -161,7 +162,9 @@ impl Outbound {
             | Output::GetOk { .. }
             | Output::Return { .. }
             | Output::Cancelled { .. } => {
-                let lane = self.lanes.entry(channel).or_default();
+                let Some(lane) = self.lanes.or_default(channel) else {
+                    return;
+                };
                 if after <= self.committed && lane.is_clear() {
                     lane.passed();
                     self.write_output(channel, &output);
@@ -183,7 +186,9 @@ impl Outbound {
             Outgoing::ChannelCloseOk { channel } => self.item(channel, 0, Item::CloseOk),
             Outgoing::ChannelException { channel, violation } => {
                 self.item(channel, 0, Item::Close(violation));
-                self.lanes.entry(channel).or_default().hide_close_ok();
+                if let Some(lane) = self.lanes.or_default(channel) {
+                    lane.hide_close_ok();
+                }
             }
             Outgoing::ConnectionException { violation, is_open } => {
                 self.connection_exception(violation, is_open);
@@ -227,7 +232,7 @@ impl Outbound {
             self.say_farewell();
         }
         for channel in std::mem::take(&mut self.holding) {
-            if let Some(lane) = self.lanes.get_mut(&channel) {
+            if let Some(lane) = self.lanes.get_mut(channel) {
                 lane.is_listed = false;
             }
             self.release(channel);
@@ -241,7 +246,7 @@ impl Outbound {
             Farewell::Due(after, _) => Some(after),
             Farewell::CloseOk | Farewell::Exception(_) | Farewell::Said => None,
         };
-        let lanes = self.holding.iter().filter_map(|one| self.lanes.get(one));
+        let lanes = self.holding.iter().filter_map(|one| self.lanes.get(*one));
         lanes
             .filter_map(|lane| lane.waits_for(self.committed))
             .chain(farewell)
@@ -253,7 +258,7 @@ impl Outbound {
     pub fn flush(&mut self) {
         for channel in std::mem::take(&mut self.holding) {
             self.fold(channel);
-            if let Some(lane) = self.lanes.get_mut(&channel) {
+            if let Some(lane) = self.lanes.get_mut(channel) {
                 lane.is_listed = false;
             }
             self.list(channel);
@@ -292,7 +297,9 @@ impl Outbound {
         self.last_sent_ms = now_ms;
         if self.outbox.pending_bytes() == 0 {
             self.outbox.shrink();
-            self.template.shrink();
+            self.lanes
+                .values_mut()
+                .for_each(|lane| lane.template = None);
             self.outbox.write(|out| out.put(&HEARTBEAT_FRAME));
         }
     }
@@ -309,8 +316,8 @@ impl Outbound {
     /// Where what is listed is not what is there.
     pub fn check_invariants(&self) {
         self.outbox.check_invariants();
-        for (channel, lane) in &self.lanes {
-            let listed = self.holding.iter().filter(|one| *one == channel).count();
+        for (channel, lane) in self.lanes.iter() {
+            let listed = self.holding.iter().filter(|one| **one == channel).count();
             assert_eq!(listed, usize::from(lane.is_listed), "{channel:?}");
             assert!(lane.is_listed || lane.is_empty(), "a lane is forgotten");
         }
@@ -331,7 +338,9 @@ impl Outbound {
             self.drop_item(&item);
             return;
         }
-        let lane = self.lanes.entry(channel).or_default();
+        let Some(lane) = self.lanes.or_default(channel) else {
+            return;
+        };
         if let Some(item) = lane.push(after, item) {
             self.drop_item(&item);
             return;
@@ -341,11 +350,11 @@ impl Outbound {
     }
 
     fn release(&mut self, channel: ChannelId) {
-        while let Some(lane) = self.lanes.get_mut(&channel) {
+        while let Some(lane) = self.lanes.get_mut(channel) {
             if lane.needs_fold(self.committed) {
                 self.fold(channel);
             }
-            let lane = self.lanes.get_mut(&channel);
+            let lane = self.lanes.get_mut(channel);
             let Some(item) = lane.and_then(|lane| lane.pop(self.committed)) else {
                 return;
             };
@@ -360,7 +369,7 @@ impl Outbound {
             committed,
             ..
         } = self;
-        if let Some(lane) = lanes.get_mut(&channel) {
+        if let Some(lane) = lanes.get_mut(channel) {
             let released = lane.released();
             let write = |folded| write_verdict(outbox, channel, folded);
             lane.confirms.fold(*committed, released, write);
@@ -369,7 +378,7 @@ impl Outbound {
 
     /// Remembers a lane that holds something.
     fn list(&mut self, channel: ChannelId) {
-        if let Some(lane) = self.lanes.get_mut(&channel)
+        if let Some(lane) = self.lanes.get_mut(channel)
             && !lane.is_listed
             && !lane.is_empty()
         {
@@ -547,7 +556,7 @@ impl Outbound {
     fn fall_silent(&mut self) {
         self.farewell = Farewell::Said;
         self.holding.clear();
-        for (_, mut lane) in std::mem::take(&mut self.lanes) {
+        for mut lane in std::mem::take(&mut self.lanes).drain() {
             for item in lane.drain() {
                 self.drop_item(&item);
             }

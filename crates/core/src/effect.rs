@@ -93,7 +93,12 @@ pub enum Carried<'a> {
     /// A queue had it.
     Stored(&'a Arc<Message>),
     /// It goes from the publisher to the consumer as it came.
-    Passing(&'a PublishRef<'a>),
+    Passing {
+        /// The publish.
+        publish: &'a PublishRef<'a>,
+        /// A number that stands for its exchange, routing key and properties.
+        envelope: u64,
+    },
 }
 
 impl Delivering<'_> {
@@ -105,7 +110,7 @@ impl Delivering<'_> {
             redelivered: self.redelivered,
             message: match self.content {
                 Carried::Stored(message) => Arc::clone(message),
-                Carried::Passing(publish) => Arc::new(publish.message(usize::MAX)),
+                Carried::Passing { publish, .. } => Arc::new(publish.message(usize::MAX)),
             },
         }
     }
@@ -114,7 +119,7 @@ impl Delivering<'_> {
     pub fn credit_bytes(&self) -> u64 {
         match self.content {
             Carried::Stored(message) => credit_bytes(message),
-            Carried::Passing(publish) => publish.total_bytes() + DELIVERY_OVERHEAD_BYTES,
+            Carried::Passing { publish, .. } => publish.total_bytes() + DELIVERY_OVERHEAD_BYTES,
         }
     }
 }

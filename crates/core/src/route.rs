@@ -16,6 +16,8 @@ pub(crate) struct Route {
     exchange_bytes: usize,
     routing_key_bytes: usize,
     generation: u64,
+    /// Stands for the envelope; no two have the same.
+    pub(crate) number: u64,
     /// The queues, each once, in the order first reached.
     pub(crate) queues: Vec<QueueId>,
     /// Where they lie.
@@ -50,7 +52,8 @@ impl Route {
     }
 
     /// Starts anew for another publish, with the memory it has.
-    pub(crate) fn restart(&mut self, generation: u64, publish: &PublishRef<'_>) {
+    pub(crate) fn restart(&mut self, number: u64, generation: u64, publish: &PublishRef<'_>) {
+        self.number = number;
         self.envelope.clear();
         for part in [publish.exchange, publish.routing_key, publish.properties] {
             self.envelope.extend_from_slice(part);

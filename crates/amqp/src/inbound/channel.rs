@@ -101,7 +101,7 @@ impl Inbound {
         out: &mut dyn Sink,
     ) -> Result<(), Violation> {
         let (id, fields) = method_id(frame)?;
-        match self.channels.get_mut(&channel) {
+        match self.channels.get_mut(channel) {
             None => self.first_method(channel, id, fields, out),
             Some(Slot::Leaving) if id == ChannelOpen::ID => {
                 self.first_method(channel, id, fields, out)
@@ -162,7 +162,7 @@ impl Inbound {
     ) -> Result<(), Violation> {
         match id {
             ChannelCloseOk::ID => {
-                self.channels.remove(&channel);
+                self.channels.remove(channel);
             }
             // Both sides closed at once: ours is answered too, and theirs still comes. Replies
             // of the channel may wait for a commit, and nothing may follow the answer.
@@ -219,7 +219,7 @@ impl Inbound {
         out: &mut dyn Sink,
     ) -> Result<(), Violation> {
         let header = ContentHeader::read(frame.payload).ok_or_else(|| unknown(frame))?;
-        let open = match self.channels.get_mut(&channel) {
+        let open = match self.channels.get_mut(channel) {
             None => return Err(no_method()),
             Some(Slot::Leaving | Slot::Closing) => return Ok(()),
             Some(Slot::Open(open)) => open,
@@ -264,7 +264,7 @@ impl Inbound {
         payload: &[u8],
         out: &mut dyn Sink,
     ) -> Result<(), Violation> {
-        let open = match self.channels.get_mut(&channel) {
+        let open = match self.channels.get_mut(channel) {
             None => return Err(no_method()),
             Some(Slot::Leaving | Slot::Closing) => return Ok(()),
             Some(Slot::Open(open)) => open,

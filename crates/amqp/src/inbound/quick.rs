@@ -51,7 +51,7 @@ impl Inbound {
             body
         };
         let channel = ChannelId::new(channel)?;
-        let takes = match self.channels.get_mut(&channel)? {
+        let takes = match self.channels.get_mut(channel)? {
             Slot::Open(open) => open.is_idle() && open.takes(properties),
             Slot::Leaving | Slot::Closing => false,
         };
@@ -79,7 +79,7 @@ impl Inbound {
             return None;
         }
         let channel = ChannelId::new(channel)?;
-        match self.channels.get(&channel)? {
+        match self.channels.get(channel)? {
             Slot::Open(open) if open.is_idle() => {}
             Slot::Open(_) | Slot::Leaving | Slot::Closing => return None,
         }

@@ -8,19 +8,23 @@
 //! ```
 
 use menzil_core::{Body, Carried, Delivering};
+use menzil_model::Name;
 use menzil_model::wire::Writer;
 
 use crate::frame::{BODY, FRAME_END, HEADER, METHOD, write_frame, write_frame_start};
 use crate::methods::BasicDeliver;
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Template {
     bytes: Vec<u8>,
-    /// consumer tag ++ exchange ++ routing key ++ properties
+    /// exchange ++ routing key ++ properties
     envelope: Vec<u8>,
-    lengths: [usize; 4],
+    lengths: [usize; 3],
     channel: u16,
+    consumer_tag: Name,
+    /// As in [`Carried::Passing`].
+    number: u64,
     /// Where the delivery tag stands.
     tag: usize,
     /// Where the size of the body stands in the content header.
@@ -33,42 +37,47 @@ pub(super) struct Template {
 #[derive(Clone, Copy)]
 pub(super) struct Envelope<'a> {
     channel: u16,
-    parts: [&'a [u8]; 4],
+    consumer_tag: &'a Name,
+    number: u64,
+    parts: [&'a [u8]; 3],
 }
 
 impl<'a> Envelope<'a> {
     /// The envelope and the body of a delivery, `None` where the body is not in one piece.
     #[inline]
     pub(super) fn of(delivery: &'a Delivering<'_>) -> Option<(Self, &'a [u8])> {
-        let (exchange, routing_key, properties, body) = match delivery.content {
+        let (number, parts, body) = match delivery.content {
             Carried::Stored(message) if message.chunks().is_empty() => (
-                message.exchange(),
-                message.routing_key(),
-                message.properties(),
+                0,
+                [
+                    message.exchange(),
+                    message.routing_key(),
+                    message.properties(),
+                ],
                 message.inline_body(),
             ),
             Carried::Stored(_) => return None,
-            Carried::Passing(publish) => match publish.body {
+            Carried::Passing { publish, envelope } => match publish.body {
                 Body::Whole(body) => (
-                    publish.exchange,
-                    publish.routing_key,
-                    publish.properties,
+                    envelope,
+                    [publish.exchange, publish.routing_key, publish.properties],
                     body,
                 ),
                 Body::Parts(_) => return None,
             },
         };
-        let consumer_tag = delivery.consumer_tag.as_bytes();
         let envelope = Self {
             channel: delivery.to.channel.number(),
-            parts: [consumer_tag, exchange, routing_key, properties],
+            consumer_tag: delivery.consumer_tag,
+            number,
+            parts,
         };
         Some((envelope, body))
     }
 
     /// Bytes of the content header frame.
     pub(super) fn header_frame_bytes(&self) -> usize {
-        let [_, _, _, properties] = self.parts;
+        let [_, _, properties] = self.parts;
         CONTENT_HEADER_BYTES + properties.len()
     }
 }
@@ -109,9 +118,24 @@ impl Template {
     }
 
     #[inline]
-    fn is_for(&self, envelope: &Envelope<'_>) -> bool {
+    fn is_for(&mut self, envelope: &Envelope<'_>) -> bool {
+        if self.channel != envelope.channel || !self.consumer_tag.is_clone_of(envelope.consumer_tag)
+        {
+            return false;
+        }
+        if self.number == envelope.number && self.number != 0 {
+            return true;
+        }
+        let is_same = self.has_parts(&envelope.parts);
+        if is_same {
+            self.number = envelope.number;
+        }
+        is_same
+    }
+
+    fn has_parts(&self, parts: &[&[u8]; 3]) -> bool {
         let mut rest = self.envelope.as_slice();
-        for (part, length) in envelope.parts.iter().zip(self.lengths) {
+        for (part, length) in parts.iter().zip(self.lengths) {
             let Some((known, left)) = rest.split_at_checked(length) else {
                 return false;
             };
@@ -120,17 +144,20 @@ impl Template {
             }
             rest = left;
         }
-        self.channel == envelope.channel && !self.bytes.is_empty()
+        true
     }
 
     fn restart(&mut self, envelope: &Envelope<'_>) {
-        let [consumer_tag, exchange, routing_key, properties] = envelope.parts;
+        let [exchange, routing_key, properties] = envelope.parts;
         self.channel = envelope.channel;
+        self.consumer_tag = envelope.consumer_tag.clone();
+        self.number = envelope.number;
         self.lengths = envelope.parts.map(<[u8]>::len);
         self.envelope.clear();
         for part in envelope.parts {
             self.envelope.extend_from_slice(part);
         }
+        let consumer_tag = envelope.consumer_tag.as_bytes();
         let (channel, bytes) = (envelope.channel, &mut self.bytes);
         bytes.clear();
         write_frame(bytes, METHOD, channel, |out| {
@@ -152,10 +179,22 @@ impl Template {
         self.body = bytes.len();
         write_frame_start(bytes, BODY, channel, 0);
     }
+}
 
-    /// An idle connection keeps no buffer.
-    pub(super) fn shrink(&mut self) {
-        *self = Self::default();
+impl Default for Template {
+    /// No delivery's.
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            envelope: Vec::new(),
+            lengths: [0; 3],
+            channel: 0,
+            consumer_tag: Name::empty(),
+            number: 0,
+            tag: 0,
+            body_size: 0,
+            body: 0,
+        }
     }
 }
 

@@ -107,6 +107,7 @@ pub struct Shard {
     next_exchange: u64,
     next_queue: u64,
     next_consumer: u64,
+    next_route: u64,
     settling: Settling,
     /// Queues whose entries, consumers or deadlines changed in this turn.
     touched: VecDeque<(QueueId, Place)>,
@@ -136,6 +137,7 @@ impl Shard {
             next_exchange: 1,
             next_queue: 1,
             next_consumer: 1,
+            next_route: 0,
             settling: Settling::default(),
             touched: VecDeque::new(),
             parked: Vec::new(),
@@ -195,14 +197,15 @@ impl Shard {
         effects: &mut dyn Effects,
     ) {
         let mut turn = Turn { now, log, effects };
-        match self.channel_mut(channel) {
+        let place = self.channel_place(channel);
+        match place.and_then(|place| Some((place, self.channels.at(place, channel)?))) {
             None => {}
-            Some(open) if open.parked.is_some() => {
+            Some((_, open)) if open.parked.is_some() => {
                 let request = Request::Publish(publish.to_owned());
                 self.request(&mut turn, channel, request);
             }
-            Some(_) => {
-                if let Err(refusal) = self.publish(&mut turn, channel, publish) {
+            Some((place, _)) => {
+                if let Err(refusal) = self.publish(&mut turn, (channel, place), publish) {
                     self.refuse(&mut turn, channel, refusal, PUBLISH);
                 }
             }
@@ -269,7 +272,10 @@ impl Shard {
         request: Request,
     ) -> Result<(), Refusal> {
         match request {
-            Request::Publish(publish) => self.publish(turn, key, &publish.borrowed()),
+            Request::Publish(publish) => match self.channel_place(key) {
+                Some(place) => self.publish(turn, (key, place), &publish.borrowed()),
+                None => Ok(()),
+            },
             Request::Ack {
                 delivery_tag,
                 multiple,
@@ -394,15 +400,19 @@ impl Shard {
 
     /// The channel, found by where it lay the last time if it is the same as then.
     fn channel_mut(&mut self, key: ChannelKey) -> Option<&mut Channel> {
-        let place = match self.last_channel {
-            Some((last, place)) if last == key => place,
-            _ => {
-                let place = self.channels.place(&key)?;
-                self.last_channel = Some((key, place));
-                place
-            }
-        };
+        let place = self.channel_place(key)?;
         self.channels.at_mut(place, key)
+    }
+
+    fn channel_place(&mut self, key: ChannelKey) -> Option<Place> {
+        if let Some((last, place)) = self.last_channel
+            && last == key
+        {
+            return Some(place);
+        }
+        let place = self.channels.place(&key)?;
+        self.last_channel = Some((key, place));
+        Some(place)
     }
 
     fn select_confirm(

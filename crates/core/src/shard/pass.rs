@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::Shard;
 use super::publish::write_chunks;
+use crate::channel::Channel;
 use crate::command::PublishRef;
 use crate::effect::{Carried, DELIVERY_OVERHEAD_BYTES, Delivering};
 use crate::route::Route;
@@ -23,7 +24,7 @@ impl Shard {
         let credit = publish.total_bytes() + DELIVERY_OVERHEAD_BYTES;
         let mut rest = Entries::new();
         for (id, place) in Self::targets(route) {
-            if !self.hand_over(turn, publish, (id, place), credit)
+            if !self.hand_over(turn, (publish, route.number), (id, place), credit)
                 && let Some(entry) = self.entry_for(turn, (id, place), route)
             {
                 rest.push(entry);
@@ -71,7 +72,7 @@ impl Shard {
     fn hand_over(
         &mut self,
         turn: &mut Turn<'_>,
-        publish: &PublishRef<'_>,
+        (publish, envelope): (&PublishRef<'_>, u64),
         (id, place): (QueueId, Place),
         credit: u64,
     ) -> bool {
@@ -81,23 +82,24 @@ impl Shard {
         if queue.index.ready_count() > 0 {
             return false;
         }
-        let next = queue
-            .consumers
-            .iter()
-            .enumerate()
-            .find_map(|(turns, taker)| {
-                let consumer = self.consumers.at(taker.place, taker.consumer)?;
-                if !consumer.has_room() {
-                    return None;
-                }
-                let connection = self
-                    .connections
-                    .at(consumer.connection_place, consumer.channel.connection)?;
-                let channel = self.channels.at(consumer.channel_place, consumer.channel)?;
-                (connection.credit > 0 && channel.has_room()).then_some((turns, consumer))
-            });
-        let Some((turns, consumer)) = next else {
-            return false;
+        let mut turns = 0;
+        let consumer = loop {
+            let Some(taker) = queue.consumers.get(turns) else {
+                return false;
+            };
+            turns += 1;
+            let Some(consumer) = self.consumers.at(taker.place, taker.consumer) else {
+                continue;
+            };
+            let (place, to) = (consumer.connection_place, consumer.channel);
+            let has_credit = self
+                .connections
+                .at(place, to.connection)
+                .is_some_and(|connection| connection.credit > 0);
+            let channel = self.channels.at(consumer.channel_place, to);
+            if has_credit && consumer.has_room() && channel.is_some_and(Channel::has_room) {
+                break consumer;
+            }
         };
         if !consumer.no_ack {
             return false;
@@ -114,7 +116,7 @@ impl Shard {
             connection.spend(credit);
         }
         if queue.consumers.len() > 1 {
-            queue.consumers.rotate_left(turns + 1);
+            queue.consumers.rotate_left(turns);
         }
         queue.next_sequence += 1;
         queue.counters.entered += 1;
@@ -128,7 +130,7 @@ impl Shard {
             consumer_tag: &consumer.tag,
             delivery_tag,
             redelivered: false,
-            content: Carried::Passing(publish),
+            content: Carried::Passing { publish, envelope },
         });
         true
     }

@@ -15,6 +15,7 @@ use crate::queue::{Overflow, Queue};
 use crate::refusal::Refusal;
 use crate::route::Route;
 use crate::settling::ranges_of;
+use crate::slots::Place;
 use crate::turn::Turn;
 
 /// Entries of a transaction that are decided and not yet applied.
@@ -67,24 +68,24 @@ impl Shard {
     pub(super) fn publish(
         &mut self,
         turn: &mut Turn<'_>,
-        key: ChannelKey,
+        channel: (ChannelKey, Place),
         publish: &PublishRef<'_>,
     ) -> Result<(), Refusal> {
-        let route = self.route_of(key, publish)?;
+        let route = self.route_of(channel, publish)?;
         self.counters.published += 1;
-        let done = self.place(turn, key, publish, &route);
-        self.keep_route(key, route);
+        let done = self.place(turn, channel, publish, &route);
+        self.keep_route(channel, route);
         done
     }
 
     fn place(
         &mut self,
         turn: &mut Turn<'_>,
-        key: ChannelKey,
+        (key, place): (ChannelKey, Place),
         publish: &PublishRef<'_>,
         route: &Route,
     ) -> Result<(), Refusal> {
-        let Some(channel) = self.channel_mut(key) else {
+        let Some(channel) = self.channels.at_mut(place, key) else {
             return Ok(());
         };
         let confirm = match &mut channel.mode {

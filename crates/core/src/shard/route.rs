@@ -15,23 +15,24 @@ impl Shard {
     /// The way of a publish on that channel, taken from it: that of the last one if it holds.
     pub(super) fn route_of(
         &mut self,
-        key: ChannelKey,
+        (key, place): (ChannelKey, Place),
         publish: &PublishRef<'_>,
     ) -> Result<Box<Route>, Refusal> {
-        let last = self.channel_mut(key).and_then(|open| open.route.take());
+        let open = self.channels.at_mut(place, key);
         let generation = self.topology.generation();
-        let mut route = match last {
+        let mut route = match open.and_then(|open| open.route.take()) {
             Some(route) if route.is_for(generation, publish) => return Ok(route),
             last => last.unwrap_or_default(),
         };
-        route.restart(generation, publish);
+        self.next_route += 1;
+        route.restart(self.next_route, generation, publish);
         self.find_route(key, publish, &mut route)?;
         Ok(route)
     }
 
     /// Keeps it for the next publish.
-    pub(super) fn keep_route(&mut self, key: ChannelKey, route: Box<Route>) {
-        if let Some(channel) = self.channel_mut(key)
+    pub(super) fn keep_route(&mut self, (key, place): (ChannelKey, Place), route: Box<Route>) {
+        if let Some(channel) = self.channels.at_mut(place, key)
             && route.is_worth_keeping()
         {
             channel.route = Some(route);

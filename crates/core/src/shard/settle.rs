@@ -9,6 +9,7 @@ use crate::command::ChannelKey;
 use crate::deliveries::Delivery;
 use crate::effect::Reply;
 use crate::refusal::Refusal;
+use crate::slots::Place;
 use crate::turn::Turn;
 
 impl Shard {
@@ -46,14 +47,17 @@ impl Shard {
         multiple: bool,
         verdict: Verdict,
     ) -> Result<(), Refusal> {
-        let Some(channel) = self.channel_mut(key) else {
+        let Some(place) = self.channel_place(key) else {
+            return Ok(());
+        };
+        let Some(channel) = self.channels.at_mut(place, key) else {
             return Ok(());
         };
         let unknown = Refusal::UnknownDeliveryTag(tag);
         if !multiple {
             let delivery = channel.deliveries.take(tag).ok_or(unknown)?;
             return {
-                self.settle_or_hold(turn, key, &delivery, verdict);
+                self.settle_or_hold(turn, (key, place), &delivery, verdict);
                 Ok(())
             };
         }
@@ -65,7 +69,7 @@ impl Shard {
             return Err(unknown);
         };
         for delivery in &deliveries {
-            self.settle_or_hold(turn, key, delivery, verdict);
+            self.settle_or_hold(turn, (key, place), delivery, verdict);
         }
         Ok(())
     }
@@ -74,11 +78,11 @@ impl Shard {
     fn settle_or_hold(
         &mut self,
         turn: &mut Turn<'_>,
-        key: ChannelKey,
+        (key, place): (ChannelKey, Place),
         delivery: &Delivery,
         verdict: Verdict,
     ) {
-        let Some(channel) = self.channel_mut(key) else {
+        let Some(channel) = self.channels.at_mut(place, key) else {
             return;
         };
         if let Mode::Transaction(transaction) = &mut channel.mode {
