@@ -20,6 +20,7 @@ use menzil_model::{ChannelId, Message, Name};
 use self::confirms::Folded;
 use self::lane::{Item, Lane};
 use self::outbox::Outbox;
+pub use self::outbox::Sending;
 use self::template::Envelope;
 use crate::action::Outgoing;
 use crate::by_channel::ByChannel;
@@ -277,6 +278,23 @@ impl Outbound {
             self.last_sent_ms = now_ms;
         }
         self.outbox.advance(count) + std::mem::take(&mut self.credit)
+    }
+
+    /// Instead of [`Outbound::transmit`]: hands over what is to be sent, if everything that was
+    /// handed over before is. The caller sends it without holding the outbound, then says
+    /// [`Outbound::has_sent`].
+    pub fn hand_over(&mut self, sending: &mut Sending) {
+        sending.take_over(&mut self.outbox);
+    }
+
+    /// Something that was handed over was sent.
+    pub fn has_sent(&mut self, now_ms: u64) {
+        self.last_sent_ms = now_ms;
+    }
+
+    /// Credit of deliveries that were dropped instead of sent.
+    pub fn take_credit(&mut self) -> u64 {
+        std::mem::take(&mut self.credit)
     }
 
     /// Bytes that are encoded and not sent; see [`Outbound::flush`].

@@ -327,7 +327,7 @@ impl Connection {
     fn on_time(&mut self) {
         let now_ms = self.node.clock.now_ms();
         self.inbound.timeout(now_ms, &mut self.actions);
-        self.link.outbound().heartbeat(now_ms);
+        self.link.heartbeat(now_ms);
         self.carry_out();
         self.flush();
     }

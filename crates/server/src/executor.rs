@@ -96,7 +96,7 @@ impl<'a> Executor<'a> {
         batch.park(link);
         if asks_for_content
             && let Some(outbound) = batch.outbound(link)
-            && node.is_over(outbound.pending_bytes())
+            && node.is_over(outbound.pending_bytes(), link)
         {
             // A few bytes ask for a whole message: what else was read waits until the client
             // has taken some.
