@@ -7,6 +7,7 @@
 mod channel;
 mod command;
 mod consumer;
+mod content;
 mod counters;
 mod deliveries;
 mod effect;
@@ -15,9 +16,9 @@ mod generated;
 mod log;
 mod queue;
 mod refusal;
+mod releases;
 mod settling;
 mod shard;
-mod store;
 mod topology;
 mod turn;
 
@@ -26,9 +27,9 @@ pub use command::{
     Rejection, Request,
 };
 pub use counters::Counters;
-pub use effect::{ConnectionOutput, Effect, Output, Reply, credit_bytes};
+pub use effect::{ConnectionOutput, Effect, Output, Reply, Wanted, credit_bytes};
 pub use log::Log;
 pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};
-pub use shard::{QueueSummary, Shard, ShardSettings, Summary};
+pub use shard::{Frozen, QueueSummary, Shard, ShardSettings, Summary};
 pub use topology::{Routed, RoutingKeys, Targets, Topology, check_binding, strip_bcc};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use menzil_core::{Command, Effect, Output, QueueSummary, Reply, Shard, Summary};
+use menzil_core::{Command, Effect, Frozen, Output, QueueSummary, Reply, Shard, Summary};
 use menzil_journal::Marks;
-use menzil_model::{ChannelId, ConnectionId, Fact, Map, Name, ShardId};
+use menzil_model::{ChannelId, ConnectionId, Map, Name, ShardId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
@@ -72,15 +72,18 @@ impl ShardDriver {
         (shard.summary(), shard.counters(), shard.queues())
     }
 
-    /// The whole durable state, fact by fact, the indexes of the records it needs, and the
-    /// index it stands at.
-    pub(crate) fn checkpoint(&self, node: &Node, sink: &mut dyn FnMut(&Fact)) -> (u64, Vec<u64>) {
+    /// The whole durable state, the indexes of the records it needs, and the index it stands at.
+    pub(crate) fn freeze(&self, node: &Node) -> (Frozen, Vec<u64>, u64) {
         let mut state = self.state.lock();
         state
             .shard
             .finish(&mut ShardLog::new(&node.journal, self.id));
-        state.shard.checkpoint(sink);
-        (self.marks.appended(), state.shard.live())
+        let mut needed = Vec::new();
+        let mut each = |first: u64, count, _| {
+            needed.extend((first..).take(usize::try_from(count).unwrap_or(usize::MAX)));
+        };
+        state.shard.needs(&mut each);
+        (state.shard.freeze(), needed, self.marks.appended())
     }
 
     /// About how many bytes a checkpoint of it takes.
@@ -179,8 +182,8 @@ impl Batch<'_> {
             let to = match &effect {
                 Effect::Channel { to, .. } => to.connection,
                 Effect::Connection { to, .. } => *to,
-                Effect::Fetch { origin, chunks } => {
-                    self.node.fetches.push(self.driver, *origin, chunks.clone());
+                Effect::Fetch { .. } => {
+                    self.node.fetches.push(self.driver.id, effect);
                     continue;
                 }
             };
