@@ -94,11 +94,6 @@ impl Shard {
         let origin = if stored { origin } else { Origin::default() };
         let last = entries.len().saturating_sub(1);
         for (at, entry) in entries.iter().enumerate() {
-            let Some(queue) = self.queues.get_mut(&entry.queue) else {
-                continue;
-            };
-            queue.next_sequence = queue.next_sequence.max(entry.sequence.0 + 1);
-            queue.counters.entered += 1;
             let item = Item {
                 sequence: entry.sequence,
                 origin,
@@ -107,6 +102,12 @@ impl Shard {
                 durable: entry.durable,
                 redelivered: false,
             };
+            let Some(queue) = self.queues.get_mut(&entry.queue) else {
+                self.releases.entry(&item);
+                continue;
+            };
+            queue.next_sequence = queue.next_sequence.max(entry.sequence.0 + 1);
+            queue.counters.entered += 1;
             let content = if at == last {
                 message.take()
             } else {
