@@ -88,7 +88,7 @@ struct Journal {
 }
 
 impl Log for Journal {
-    fn append(&mut self, fact: &Fact) -> u64 {
+    fn append(&mut self, fact: &Fact, _references: u32) -> u64 {
         if self.pending.len() > 4 * READ_BYTES {
             self.pending.clear();
         }
@@ -98,8 +98,10 @@ impl Log for Journal {
     }
 
     fn append_lazy(&mut self, fact: &Fact) -> u64 {
-        self.append(fact)
+        self.append(fact, 0)
     }
+
+    fn release(&mut self, _index: u64, _count: u32) {}
 
     fn has_room(&self, _bytes: u64) -> bool {
         true

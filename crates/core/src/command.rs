@@ -2,10 +2,8 @@
 
 use bytes::Bytes;
 
-use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Message, Name, Table};
+use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Message, Name, QueueId, Sequence, Table};
 use std::sync::Arc;
-
-use menzil_model::fact::Origin;
 
 /// A channel of a connection, the party that commands come from and effects go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,10 +45,11 @@ pub enum Command {
     },
     /// What the driver read for an effect [`crate::Effect::Fetch`].
     Fetched {
-        /// The message that was asked for.
-        origin: Origin,
-        /// The whole message, or `None` where its record is damaged.
-        message: Option<Arc<Message>>,
+        /// The queue that wanted them.
+        queue: QueueId,
+        /// For each that was wanted its entry and the whole message, or `None` where its record
+        /// is damaged.
+        messages: Vec<(Sequence, Option<Arc<Message>>)>,
     },
     /// A method of an open channel.
     Request {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use menzil_model::fact::Origin;
-use menzil_model::{ConnectionId, DeliveryTag, Message, Name};
+use menzil_model::fact::{Chunks, Origin};
+use menzil_model::{ConnectionId, DeliveryTag, Message, Name, QueueId, Sequence};
 
 use crate::command::{ChannelKey, PublishRef};
 use crate::refusal::Refusal;
@@ -31,14 +31,13 @@ pub enum Effect {
         /// What.
         output: ConnectionOutput,
     },
-    /// Read this message from the journal, with its chunks, and answer with
-    /// [`crate::Command::Fetched`].
+    /// Read these messages from the journal, with their chunks, and answer with one
+    /// [`crate::Command::Fetched`] for all of them.
     Fetch {
-        /// Which message; [`menzil_model::fact::read_message`] takes it out of its record.
-        origin: Origin,
-        /// Indexes of the chunk records that hold its body, in order; none where the body is
-        /// in the record itself.
-        chunks: Vec<u64>,
+        /// The queue that wants them.
+        queue: QueueId,
+        /// Which messages, in the order in which they are due.
+        wanted: Vec<Wanted>,
     },
 }
 
@@ -122,6 +121,17 @@ impl Delivering<'_> {
             Carried::Passing { publish, .. } => publish.total_bytes() + DELIVERY_OVERHEAD_BYTES,
         }
     }
+}
+
+/// A message that a queue wants read from the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The entry's place in the queue.
+    pub sequence: Sequence,
+    /// Which message; [`menzil_model::fact::read_message`] takes it out of its record.
+    pub origin: Origin,
+    /// The chunk records that hold its body; none where it is in the record itself.
+    pub chunks: Chunks,
 }
 
 /// Something to send on a channel.

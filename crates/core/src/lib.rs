@@ -7,6 +7,7 @@
 mod channel;
 mod command;
 mod consumer;
+mod content;
 mod counters;
 mod deliveries;
 mod effect;
@@ -15,11 +16,11 @@ mod generated;
 mod log;
 mod queue;
 mod refusal;
+mod releases;
 mod route;
 mod settling;
 mod shard;
 mod slots;
-mod store;
 mod topology;
 mod turn;
 
@@ -29,10 +30,10 @@ pub use command::{
 };
 pub use counters::Counters;
 pub use effect::{
-    Carried, ConnectionOutput, Delivering, Effect, Effects, Output, Reply, credit_bytes,
+    Carried, ConnectionOutput, Delivering, Effect, Effects, Output, Reply, Wanted, credit_bytes,
 };
 pub use log::Log;
 pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};
-pub use shard::{QueueSummary, Shard, ShardSettings, Summary};
+pub use shard::{Frozen, QueueSummary, Shard, ShardSettings, Summary};
 pub use topology::{Routed, RoutingKeys, Targets, Topology, check_binding, strip_bcc};

@@ -5,8 +5,9 @@ use menzil_model::Fact;
 /// Where a shard writes its durable facts: the journal, or a stand-in in tests.
 pub trait Log {
     /// Appends a fact and returns its index in the shard's order. The fact is not durable
-    /// before the journal has committed that index.
-    fn append(&mut self, fact: &Fact) -> u64;
+    /// before the journal has committed that index. `references` is how many entries will need
+    /// the record, to read a message or a part of one from it; each is released later.
+    fn append(&mut self, fact: &Fact, references: u32) -> u64;
 
     /// As [`Log::append`], for facts that nobody waits for (settles): they need no sync of
     /// their own and use the room that is reserved for them when the disk is full.
@@ -15,4 +16,14 @@ pub trait Log {
     /// Whether messages of that many bytes together may be appended. False while the disk is
     /// full: publishes that need the journal are refused.
     fn has_room(&self, bytes: u64) -> bool;
+
+    /// That many entries that needed the record are gone.
+    fn release(&mut self, index: u64, count: u32);
+
+    /// As [`Log::release`], of one entry for each of `count` consecutive records.
+    fn release_run(&mut self, first: u64, count: u64) {
+        for index in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
+            self.release(index, 1);
+        }
+    }
 }

@@ -71,8 +71,11 @@ pub struct Settings {
     pub checkpoint_bytes: Size,
     /// Seconds after which a checkpoint is made if anything was written. Default 300.
     pub checkpoint_seconds: u64,
-    /// Bytes of message bodies kept in memory, per virtual host. Default 256 MiB.
+    /// Bytes of memory for messages that can be read from disk, per virtual host. Default 64 MiB.
     pub body_cache_bytes: Size,
+    /// Entries of an index page: what a queue keeps at hand of a long backlog at each end, and
+    /// packs together between. Default 256.
+    pub index_page_entries: usize,
     /// Threads that read message bodies back from disk. Default 2.
     pub read_threads: usize,
 
@@ -129,7 +132,8 @@ impl Default for Settings {
             journal_pending_bytes_max: Size::mib(32),
             checkpoint_bytes: Size::mib(256),
             checkpoint_seconds: 300,
-            body_cache_bytes: Size::mib(256),
+            body_cache_bytes: Size::mib(64),
+            index_page_entries: 256,
             read_threads: 2,
             stop_seconds: 5,
             log_level: LogLevel::Info,
@@ -191,7 +195,13 @@ impl Settings {
         size("journal_pending_bytes_max", pending, 64 * KIB, 16 * GIB)?;
         size("checkpoint_bytes", self.checkpoint_bytes, MIB, 1024 * GIB)?;
         let cache = self.body_cache_bytes;
-        size("body_cache_bytes", cache, 64 * KIB, 1024 * GIB)?;
+        size("body_cache_bytes", cache, 0, 1024 * GIB)?;
+        between(
+            "index_page_entries",
+            self.index_page_entries as u64,
+            4,
+            65_536,
+        )?;
         size("segment_bytes", self.segment_bytes, MIB, 4 * GIB)?;
         between("connections_max", self.connections_max as u64, 1, 1 << 20)?;
         between(

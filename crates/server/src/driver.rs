@@ -215,7 +215,7 @@ impl<'a> ShardLog<'a> {
 const RECORD_OVERHEAD_BYTES: u64 = 4096;
 
 impl Log for ShardLog<'_> {
-    fn append(&mut self, fact: &Fact) -> u64 {
+    fn append(&mut self, fact: &Fact, _references: u32) -> u64 {
         let shard = self.shard;
         let encode = |bytes: &mut Vec<u8>| fact.encode(bytes);
         self.batch().append(shard, fact.class(), encode).index
@@ -226,6 +226,10 @@ impl Log for ShardLog<'_> {
         let encode = |bytes: &mut Vec<u8>| fact.encode(bytes);
         self.batch().append_lazy(shard, fact.class(), encode).index
     }
+
+    fn release(&mut self, _index: u64, _count: u32) {}
+
+    fn release_run(&mut self, _first: u64, _count: u64) {}
 
     /// While segments can be prepared there is room: publishers are held back before the
     /// writer has to prepare one itself. On a full disk it is counted.

@@ -95,7 +95,7 @@ impl<'a> Executor<'a> {
         batch.execute(command, touched);
         batch.park(link);
         if asks_for_content
-            && let Some(outbound) = batch.outbound(link)
+            && let Some(outbound) = batch.outbound(link, touched)
             && node.is_over(outbound.pending_bytes(), link)
         {
             // A few bytes ask for a whole message: what else was read waits until the client
@@ -111,7 +111,7 @@ impl<'a> Executor<'a> {
         self.said_something = true;
         match &mut self.batch {
             Some(batch) => {
-                if let Some(outbound) = batch.outbound(self.link) {
+                if let Some(outbound) = batch.outbound(self.link, &mut self.done.touched) {
                     outbound.send(outgoing);
                 }
             }

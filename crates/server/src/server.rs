@@ -275,6 +275,7 @@ fn chunk_bytes(settings: &Settings) -> usize {
 fn shard_settings(settings: &Settings) -> ShardSettings {
     ShardSettings {
         content_bytes_max: settings.body_cache_bytes.0,
+        index_page_entries: settings.index_page_entries,
         credit_bytes: settings.delivery_credit_bytes.0,
         transaction_bytes_max: settings.tx_bytes_max.0,
         chunk_bytes: chunk_bytes(settings),

@@ -113,20 +113,17 @@ impl Auditor {
             });
             commands = Vec::new();
             for fetch in std::mem::take(&mut self.node.fetches) {
-                let message = match self.node.read(&fetch, 1) {
-                    Ok(message) => Some(message),
-                    Err(why) => {
-                        self.trouble(format!(
-                            "record {} cannot be read: {why}",
-                            fetch.origin.index
-                        ));
-                        None
+                let mut messages = Vec::new();
+                for wanted in &fetch.wanted {
+                    let read = self.node.read(&fetch, wanted, 1);
+                    if let Err(why) = &read {
+                        let index = wanted.origin.index;
+                        self.trouble(format!("record {index} cannot be read: {why}"));
                     }
-                };
-                commands.push(Command::Fetched {
-                    origin: fetch.origin,
-                    message,
-                });
+                    messages.push((wanted.sequence, read.ok()));
+                }
+                let queue = fetch.queue;
+                commands.push(Command::Fetched { queue, messages });
             }
         }
         outputs

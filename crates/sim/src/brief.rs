@@ -24,11 +24,13 @@ pub(crate) fn of_command(command: &Command) -> String {
             channel.channel.number(),
             of_request(request)
         ),
-        Command::Fetched { origin, message } => {
-            format!(
-                "fetched {origin:?}: {:?}",
-                message.as_deref().map(of_message)
-            )
+        Command::Fetched { queue, messages } => {
+            let read = messages.iter().map(|(sequence, message)| {
+                let message = message.as_deref().map(of_message);
+                format!("{sequence} {message:?}")
+            });
+            let read: Vec<String> = read.collect();
+            format!("fetched for {queue}: {}", read.join(", "))
         }
         other => format!("{other:?}"),
     }

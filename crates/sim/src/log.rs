@@ -123,7 +123,7 @@ impl<'a> NodeLog<'a> {
 }
 
 impl Log for NodeLog<'_> {
-    fn append(&mut self, fact: &Fact) -> u64 {
+    fn append(&mut self, fact: &Fact, _references: u32) -> u64 {
         if self.is_lost(fact) {
             return self.last();
         }
@@ -156,6 +156,8 @@ impl Log for NodeLog<'_> {
         position.index
     }
 
+    fn release(&mut self, _index: u64, _count: u32) {}
+
     fn has_room(&self, bytes: u64) -> bool {
         self.sabotage == Some(Sabotage::RoomIgnored)
             || self.journal.has_room(self.room_bytes.max(bytes))
@@ -170,5 +172,5 @@ impl Drop for NodeLog<'_> {
 
 /// A publish whose body is in its own record.
 fn is_inline(fact: &Fact) -> bool {
-    matches!(fact, Fact::Published(published) if published.extent.chunks.is_empty())
+    matches!(fact, Fact::Published(published) if published.extent.chunks.count == 0)
 }

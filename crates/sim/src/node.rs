@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use menzil_core::{Command, Effect, Shard, ShardSettings};
+use menzil_core::{Command, Effect, Shard, ShardSettings, Wanted};
 use menzil_journal::testing::MemoryDisk;
 use menzil_journal::{CheckpointError, Journal, Options, StorageError};
 use menzil_model::fact::{Content, Origin, Published};
-use menzil_model::{Fact, Message, Name, Position};
+use menzil_model::{Fact, Message, Name, Position, QueueId};
 
 use crate::disk::SimDisk;
 use crate::log::{NodeLog, SHARD};
@@ -26,11 +26,11 @@ pub(crate) struct NodeSettings {
     pub(crate) room_bytes: u64,
 }
 
-/// Something to read for the shard.
+/// Messages to read for a queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Fetch {
-    pub(crate) origin: Origin,
-    pub(crate) chunks: Vec<u64>,
+    pub(crate) queue: QueueId,
+    pub(crate) wanted: Vec<Wanted>,
 }
 
 /// Hears of each command before it is executed, and of its effects after.
@@ -141,16 +141,22 @@ impl Node {
         effects
     }
 
-    /// Reads what was asked for.
-    pub(crate) fn read(&self, fetch: &Fetch, number: u64) -> Result<Arc<Message>, String> {
-        let mut origin = fetch.origin;
-        if self.settings.sabotage == Some(Sabotage::FetchSwapped)
-            && number.is_multiple_of(5)
-            && let Some(other) = self.fetches.first()
-        {
-            origin = other.origin;
+    /// Reads one of the messages that were asked for; `number` counts them.
+    pub(crate) fn read(
+        &self,
+        fetch: &Fetch,
+        wanted: &Wanted,
+        number: u64,
+    ) -> Result<Arc<Message>, String> {
+        let mut origin = wanted.origin;
+        if self.settings.sabotage == Some(Sabotage::FetchSwapped) && number.is_multiple_of(5) {
+            let others = self.fetches.iter().chain([fetch]);
+            let others = others.flat_map(|fetch| &fetch.wanted);
+            if let Some(other) = others.map(|other| other.origin).find(|one| *one != origin) {
+                origin = other;
+            }
         }
-        let mut chunks = fetch.chunks.clone();
+        let mut chunks: Vec<u64> = wanted.chunks.indexes().collect();
         if self.settings.sabotage == Some(Sabotage::ChunkMissing) && number.is_multiple_of(3) {
             chunks.pop();
         }
@@ -172,9 +178,9 @@ impl Node {
         drop(log);
         let mut payload = Vec::new();
         self.shard
-            .checkpoint(&mut |fact| write_checkpoint_fact(fact, &mut payload));
-        let mut live = self.shard.live();
-        live.dedup();
+            .freeze()
+            .write(&mut |fact| write_checkpoint_fact(fact, &mut payload));
+        let mut live = needed(&self.shard);
         let mut index = self.appended();
         match self.settings.sabotage {
             Some(Sabotage::CheckpointUncommitted) => {
@@ -229,12 +235,21 @@ impl Node {
     }
 }
 
+/// Records that the state needs, ascending.
+fn needed(shard: &Shard) -> Vec<u64> {
+    let mut needed = Vec::new();
+    shard.needs(&mut |first: u64, count, _| needed.extend(first..first + count));
+    needed.sort_unstable();
+    needed.dedup();
+    needed
+}
+
 fn note_fetches(fetches: &mut Vec<Fetch>, effects: &[Effect]) {
     for effect in effects {
-        if let Effect::Fetch { origin, chunks } = effect {
+        if let Effect::Fetch { queue, wanted } = effect {
             fetches.push(Fetch {
-                origin: *origin,
-                chunks: chunks.clone(),
+                queue: *queue,
+                wanted: wanted.clone(),
             });
         }
     }

@@ -80,7 +80,8 @@ impl Scenario {
     pub(crate) fn new(settings: &Settings, prng: &mut Prng) -> Self {
         let chunk_bytes = prng.pick(&[1024, 4096]);
         let shard = ShardSettings {
-            content_bytes_max: prng.pick(&[0, 0, 2000, 1 << 20]),
+            content_bytes_max: prng.pick(&[0, 0, 4000, 1 << 20]),
+            index_page_entries: prng.pick(&[1, 4, 4, 64]),
             credit_bytes: prng.pick(&[500, 4000, 1 << 20]),
             transaction_bytes_max: 1 << 20,
             chunk_bytes,

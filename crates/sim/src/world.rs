@@ -442,25 +442,24 @@ impl World {
         }
         let at = self.prng.index(node.fetches.len());
         let fetch = node.fetches.remove(at);
-        self.fetches += 1;
-        let message = node.read(&fetch, self.fetches);
-        let (message, why) = match message {
-            Ok(message) => (Some(message), String::new()),
-            Err(why) => (None, why),
-        };
-        self.execute(vec![Command::Fetched {
-            origin: fetch.origin,
-            message,
-        }]);
+        let mut unread = Vec::new();
+        let mut messages = Vec::new();
+        for wanted in &fetch.wanted {
+            self.fetches += 1;
+            let read = node.read(&fetch, wanted, self.fetches);
+            let message = read.map_err(|why| unread.push((wanted.origin, why))).ok();
+            messages.push((wanted.sequence, message));
+        }
+        let queue = fetch.queue;
+        self.execute(vec![Command::Fetched { queue, messages }]);
         // A record that nobody needs any more may be gone by now; one that is needed may not.
         let damaged = self
             .node
             .as_ref()
             .map_or(0, |node| node.shard.counters().damaged);
         if damaged > 0 {
-            let origin = fetch.origin;
             self.oracle
-                .fail(format!("lost: {origin:?} cannot be read: {why}"));
+                .fail(format!("lost: cannot be read: {unread:?}"));
         }
     }
 
@@ -712,8 +711,8 @@ fn hand_out(
         let to = match &effect {
             Effect::Channel { to, .. } => to.connection,
             Effect::Connection { to, .. } => *to,
-            Effect::Fetch { origin, chunks } => {
-                trace.note(format_args!("{step}   fetch {origin:?} {chunks:?}"));
+            Effect::Fetch { queue, wanted } => {
+                trace.note(format_args!("{step}   fetch for {queue:?}: {wanted:?}"));
                 continue;
             }
         };

@@ -1,45 +1,77 @@
 //! The order of one queue: which entries are ready, which are out with a consumer.
 //!
 //! ```text
-//! settled …  | returned (went out, came back) | ready, never out        | next sequence →
-//!              ▲ head = smallest of both        ▲ front
+//! settled …  | returned (went out, came back) | head | pages | tail  | next sequence →
+//!              ▲ the next to go out is the smaller of both firsts
 //! ```
 //!
-//! Entries keep their sequence for ever, so one that comes back stands where it stood.
-//! Invariant: an entry is in exactly one of `ready`, `returned`, `unsettled`.
+//! Entries keep their sequence for ever, so one that comes back stands where it stood. Head
+//! and tail are plain lists of at most a page, almost always; the pages between are not looked
+//! into until they become the head. Invariants: an entry is in exactly one place; all of the
+//! head is before all pages, and these before the tail; the head is empty only if these are.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod expiry;
+mod fetch;
+mod removal;
+#[cfg(test)]
+mod tests;
 
-use menzil_model::{Map, Sequence};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use crate::store::MessageId;
+use menzil_model::fact::{Packed, PackedSummary, Range, Ranges};
+use menzil_model::{Message, Sequence};
 
-/// An entry as the index holds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
-    pub(crate) sequence: Sequence,
-    pub(crate) message: MessageId,
-    pub(crate) body_bytes: u64,
-    pub(crate) expires_at: Option<u64>,
-    pub(crate) durable: bool,
-    /// It went out before, or may have before a crash.
-    pub(crate) redelivered: bool,
-}
+use super::item::{Held, Item};
+use super::page::{Form, Page};
+use super::unsettled::Unsettled;
+
+pub(crate) use fetch::{Body, RunMax};
+pub(crate) use removal::Gone;
+
+/// Room for entries that an empty head or tail may keep.
+const IDLE_CAPACITY: usize = 16;
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Index {
-    /// Ascending; `None` is an entry that was taken out of the middle.
-    ready: VecDeque<(Sequence, Option<Item>)>,
-    returned: BTreeMap<Sequence, Item>,
-    unsettled: Map<Sequence, Item>,
-    /// Of ready and returned entries that expire.
-    expiries: BTreeSet<(u64, Sequence)>,
+    page_entries: usize,
+    /// The journal has the entries of its stored messages.
+    durable: bool,
+    head: VecDeque<Held>,
+    pages: VecDeque<Page>,
+    tail: VecDeque<Held>,
+    returned: BTreeMap<Sequence, Held>,
+    unsettled: Unsettled,
     ready_count: u64,
     ready_bytes: u64,
+    /// Memory that messages of entries take, wherever they are.
+    content_bytes: u64,
+    /// Entries below may have been delivered before a crash.
+    redelivered_below: u64,
+    expiry: expiry::Bound,
+    fetching: fetch::Fetching,
 }
 
 impl Index {
+    pub(crate) fn new(page_entries: usize, durable: bool) -> Self {
+        Self {
+            page_entries: page_entries.max(1),
+            durable,
+            head: VecDeque::new(),
+            pages: VecDeque::new(),
+            tail: VecDeque::new(),
+            returned: BTreeMap::new(),
+            unsettled: Unsettled::default(),
+            ready_count: 0,
+            ready_bytes: 0,
+            content_bytes: 0,
+            redelivered_below: 0,
+            expiry: expiry::Bound::default(),
+            fetching: fetch::Fetching::default(),
+        }
+    }
+
     /// Entries that wait for a consumer.
     pub(crate) fn ready_count(&self) -> u64 {
         self.ready_count
@@ -52,7 +84,7 @@ impl Index {
 
     /// Entries that are out with a consumer.
     pub(crate) fn unsettled_count(&self) -> u64 {
-        self.unsettled.len() as u64
+        self.unsettled.len()
     }
 
     /// All entries.
@@ -60,68 +92,164 @@ impl Index {
         self.ready_count + self.unsettled_count()
     }
 
-    /// Puts an entry in its place. Almost always that is the end.
-    pub(crate) fn insert(&mut self, item: Item) {
-        self.count_in(&item);
-        let place = (item.sequence, Some(item));
-        match self.ready.back() {
-            Some((last, _)) if *last >= item.sequence => {
-                let at = self
-                    .ready
-                    .partition_point(|(sequence, _)| *sequence < item.sequence);
-                match self.ready.get_mut(at) {
-                    Some(slot) if slot.0 == item.sequence => {
-                        debug_assert!(slot.1.is_none(), "two entries with one sequence");
-                        *slot = place;
-                    }
-                    _ => self.ready.insert(at, place),
+    /// Memory that messages take.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        self.content_bytes
+    }
+
+    /// Bytes that the whole index takes in a checkpoint, about.
+    pub(crate) fn packed_bytes(&self) -> u64 {
+        let pages = self.pages.iter().map(|page| match &page.form {
+            Form::Packed(packed) => packed.as_bytes().len() as u64 + 16,
+            Form::Plain(entries) => entries.len() as u64 * PLAIN_PACKED_BYTES,
+        });
+        let plain = self.head.len() + self.tail.len() + self.returned.len();
+        let plain = plain as u64 + self.unsettled.len();
+        pages.sum::<u64>() + plain * PLAIN_PACKED_BYTES
+    }
+
+    /// Puts an entry in its place, almost always the end. Its message stays in memory if it
+    /// cannot be had elsewhere, is the next to go out, or the whole queue takes no more than
+    /// `reach` bytes of memory up to here: what is further back has time to be read again.
+    pub(crate) fn insert(&mut self, item: Item, content: Option<Arc<Message>>, reach: u64) {
+        let keeps = !item.is_stored()
+            || self.ready_count == 0
+            || self
+                .content_reach(&item)
+                .is_some_and(|bytes| bytes <= reach);
+        let held = Held::new(item, content.filter(|_| keeps));
+        self.count_in(&held);
+        self.expiry.note(item.expires_at);
+        self.content_bytes += held.held_bytes();
+        match self.last_in_order() {
+            Some(last) if last >= item.sequence => self.insert_between(held),
+            _ => self.push_back(held),
+        }
+    }
+
+    /// Memory that the messages of all ready entries would take, with one more.
+    fn content_reach(&self, item: &Item) -> Option<u64> {
+        let overhead = item.content_cost() - item.extent.total_bytes;
+        let others = self.ready_count.checked_mul(overhead)?;
+        others
+            .checked_add(self.ready_bytes)?
+            .checked_add(item.content_cost())
+    }
+
+    fn count_in(&mut self, held: &Held) {
+        self.ready_count += 1;
+        self.ready_bytes += held.item.extent.body_bytes;
+    }
+
+    /// The last sequence of head, pages and tail.
+    fn last_in_order(&self) -> Option<Sequence> {
+        let last = self.tail.back().map(Held::sequence);
+        last.or_else(|| self.pages.back().map(|page| page.last))
+            .or_else(|| self.head.back().map(Held::sequence))
+    }
+
+    fn push_back(&mut self, held: Held) {
+        let is_short = self.pages.is_empty() && self.tail.is_empty();
+        if is_short && self.head.len() < self.page_entries {
+            self.head.push_back(held);
+            return;
+        }
+        self.tail.push_back(held);
+        if self.tail.len() >= self.page_entries {
+            self.seal_tail();
+        }
+        self.refill();
+    }
+
+    fn seal_tail(&mut self) {
+        let entries = std::mem::take(&mut self.tail);
+        self.pages.extend(Page::seal(entries.into()));
+    }
+
+    /// Transactions decide several entries before the first is put in, so that one may come
+    /// after a later one.
+    fn insert_between(&mut self, held: Held) {
+        let sequence = held.sequence();
+        if self
+            .head
+            .back()
+            .is_some_and(|last| last.sequence() >= sequence)
+        {
+            insert_sorted(&mut self.head, held);
+            return;
+        }
+        let at = self.pages.partition_point(|page| page.last < sequence);
+        if at < self.pages.len() {
+            self.edit_page(at, |entries| {
+                let place = entries.partition_point(|other| other.sequence() < sequence);
+                entries.insert(place, held);
+            });
+        } else {
+            insert_sorted(&mut self.tail, held);
+        }
+    }
+
+    /// Changes the entries of a page; it goes if none are left.
+    fn edit_page(&mut self, at: usize, edit: impl FnOnce(&mut Vec<Held>)) {
+        let Some(page) = self.pages.get_mut(at) else {
+            return;
+        };
+        let mut entries = page.clone().open(self.durable);
+        edit(&mut entries);
+        match Page::seal(entries) {
+            Some(sealed) => *page = sealed,
+            None => {
+                self.pages.remove(at);
+            }
+        }
+    }
+
+    /// Makes the next page the head, once it is empty.
+    fn refill(&mut self) {
+        while self.head.is_empty() {
+            if let Some(page) = self.pages.pop_front() {
+                self.head = page.open(self.durable).into();
+            } else if self.tail.is_empty() {
+                break;
+            } else {
+                std::mem::swap(&mut self.head, &mut self.tail);
+            }
+        }
+        if self.ready_count == 0 {
+            self.expiry = expiry::Bound::default();
+            for list in [&mut self.head, &mut self.tail] {
+                if list.capacity() > IDLE_CAPACITY {
+                    *list = VecDeque::new();
                 }
             }
-            _ => self.ready.push_back(place),
+            if self.pages.capacity() > 0 {
+                self.pages = VecDeque::new();
+            }
         }
     }
 
-    fn count_in(&mut self, item: &Item) {
-        self.ready_count += 1;
-        self.ready_bytes += item.body_bytes;
-        if let Some(at) = item.expires_at {
-            self.expiries.insert((at, item.sequence));
-        }
-    }
-
-    fn count_out(&mut self, item: &Item) {
-        self.ready_count -= 1;
-        self.ready_bytes -= item.body_bytes;
-        if let Some(at) = item.expires_at {
-            self.expiries.remove(&(at, item.sequence));
-        }
-    }
-
-    fn skip_taken(&mut self) {
-        while matches!(self.ready.front(), Some((_, None))) {
-            self.ready.pop_front();
+    fn next_held(&self) -> Option<&Held> {
+        let front = self.head.front();
+        match (front, self.returned.first_key_value()) {
+            (Some(front), Some((returned, held))) if *returned < front.sequence() => Some(held),
+            (Some(front), _) => Some(front),
+            (None, returned) => returned.map(|(_, held)| held),
         }
     }
 
     /// The next entry to go out.
     pub(crate) fn head(&self) -> Option<&Item> {
-        let front = self.ready.iter().find_map(|(_, item)| item.as_ref());
-        let returned = self.returned.values().next();
-        match (front, returned) {
-            (Some(front), Some(returned)) if returned.sequence < front.sequence => Some(returned),
-            (Some(front), _) => Some(front),
-            (None, returned) => returned,
-        }
+        self.next_held().map(|held| &held.item)
     }
 
     /// Ready entries in order.
-    pub(crate) fn ready(&self) -> impl Iterator<Item = &Item> {
-        let mut returned = self.returned.values().peekable();
-        let mut front = self
-            .ready
-            .iter()
-            .filter_map(|(_, item)| item.as_ref())
+    pub(crate) fn ready(&self) -> impl Iterator<Item = Item> {
+        let pages = self.pages.iter();
+        let mut front = (self.head.iter().map(|held| held.item))
+            .chain(pages.flat_map(|page| page.items(self.durable)))
+            .chain(self.tail.iter().map(|held| held.item))
             .peekable();
+        let mut returned = self.returned.values().map(|held| held.item).peekable();
         std::iter::from_fn(move || match (front.peek(), returned.peek()) {
             (Some(f), Some(r)) if r.sequence < f.sequence => returned.next(),
             (Some(_), _) => front.next(),
@@ -130,279 +258,203 @@ impl Index {
     }
 
     /// All entries, in no order.
-    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
-        self.ready().chain(self.unsettled.values())
+    pub(crate) fn items(&self) -> impl Iterator<Item = Item> {
+        self.ready()
+            .chain(self.unsettled.iter().map(|held| held.item))
     }
 
-    /// Takes the head out to a consumer.
+    /// Takes the head out to a consumer. Its message goes with it, unless it may be wanted
+    /// again and cannot be read again.
     pub(crate) fn take_head(&mut self) -> Option<Item> {
-        let item = *self.head()?;
-        self.take(item.sequence)?;
-        self.unsettled.insert(item.sequence, item);
+        let is_returned = match (self.head.front(), self.returned.first_key_value()) {
+            (Some(front), Some((returned, _))) => *returned < front.sequence(),
+            (front, _) => front.is_none(),
+        };
+        let mut held = if is_returned {
+            self.returned.pop_first()?.1
+        } else {
+            self.head.pop_front()?
+        };
+        self.count_out(&held);
+        if self.head.is_empty() {
+            self.refill();
+        }
+        self.content_bytes -= held.strip();
+        held.item.redelivered |= held.item.sequence.0 < self.redelivered_below;
+        let item = held.item;
+        self.unsettled.insert(held);
+        self.fetching.used();
         Some(item)
     }
 
-    /// Takes one ready entry out of the order.
-    fn take(&mut self, sequence: Sequence) -> Option<Item> {
-        let item = if let Some(item) = self.returned.remove(&sequence) {
-            item
-        } else {
-            let at = match self.ready.front() {
-                Some((front, _)) if *front == sequence => 0,
-                _ => self.ready.partition_point(|(place, _)| *place < sequence),
-            };
-            let slot = self
-                .ready
-                .get_mut(at)
-                .filter(|(place, _)| *place == sequence)?;
-            slot.1.take()?
-        };
-        self.skip_taken();
-        self.count_out(&item);
-        Some(item)
+    fn count_out(&mut self, held: &Held) {
+        self.ready_count -= 1;
+        self.ready_bytes -= held.item.extent.body_bytes;
     }
 
     /// Puts an entry that was out back in its place.
     pub(crate) fn put_back(&mut self, sequence: Sequence) -> bool {
-        let Some(mut item) = self.unsettled.remove(&sequence) else {
+        let Some(mut held) = self.unsettled.remove(sequence) else {
             return false;
         };
-        item.redelivered = true;
-        self.count_in(&item);
-        self.returned.insert(sequence, item);
+        held.item.redelivered = true;
+        held.asked = false;
+        self.count_in(&held);
+        self.expiry.note_returned(held.item.expires_at);
+        self.returned.insert(sequence, held);
         true
     }
 
-    /// Removes an entry, wherever it is.
-    pub(crate) fn remove(&mut self, sequence: Sequence) -> Option<Item> {
-        self.unsettled
-            .remove(&sequence)
-            .or_else(|| self.take(sequence))
-    }
-
-    /// Removes every entry of `first..=last`, handing each to `removed`.
-    pub(crate) fn remove_range(
-        &mut self,
-        first: Sequence,
-        last: Sequence,
-        removed: &mut impl FnMut(Item),
-    ) {
-        let span = last.0.saturating_sub(first.0).saturating_add(1);
-        if span <= 8 {
-            for sequence in first.0..=last.0 {
-                if let Some(item) = self.remove(Sequence(sequence)) {
-                    removed(item);
-                }
+    /// Ranges that cover every ready entry and nothing that is out with a consumer.
+    pub(crate) fn ready_ranges(&self) -> Ranges {
+        let mut ranges = Ranges::new();
+        let Some(head) = self.head() else {
+            return ranges;
+        };
+        let returned = self.returned.last_key_value().map(|(last, _)| *last);
+        let Some(last) = self.last_in_order().max(returned) else {
+            return ranges;
+        };
+        let mut out: Vec<Sequence> = self.unsettled.iter().map(Held::sequence).collect();
+        out.retain(|sequence| (head.sequence..=last).contains(sequence));
+        out.sort_unstable();
+        let mut first = head.sequence.0;
+        for sequence in out {
+            if first < sequence.0 {
+                ranges.push(Range {
+                    first: Sequence(first),
+                    last: Sequence(sequence.0 - 1),
+                });
             }
-            return;
+            first = sequence.0 + 1;
         }
-        self.skip_taken();
-        let mut gone: Vec<Item> = self
-            .returned
-            .range(first..=last)
-            .map(|(_, item)| *item)
-            .collect();
-        for item in &gone {
-            self.returned.remove(&item.sequence);
+        if first <= last.0 {
+            let first = Sequence(first);
+            ranges.push(Range { first, last });
         }
-        let from = self.ready.partition_point(|(place, _)| *place < first);
-        let to = self.ready.partition_point(|(place, _)| *place <= last);
-        gone.extend(self.ready.drain(from..to).filter_map(|(_, item)| item));
-        for item in &gone {
-            self.count_out(item);
-        }
-        if !self.unsettled.is_empty() {
-            self.unsettled.retain(|sequence, item| {
-                let inside = (first..=last).contains(sequence);
-                if inside {
-                    gone.push(*item);
-                }
-                !inside
-            });
-        }
-        gone.sort_unstable_by_key(|item| item.sequence);
-        gone.into_iter().for_each(removed);
-    }
-
-    /// Sequences that are out with a consumer, in no order.
-    pub(crate) fn unsettled(&self) -> impl Iterator<Item = Sequence> + '_ {
-        self.unsettled.keys().copied()
+        ranges
     }
 
     /// After recovery: entries below that sequence may have been delivered before the crash.
     pub(crate) fn recovered(&mut self, below: u64) {
-        for (_, item) in &mut self.ready {
-            if let Some(item) = item.as_mut().filter(|item| item.sequence.0 < below) {
-                item.redelivered = true;
-            }
-        }
+        self.redelivered_below = below;
     }
 
     /// Whether the journal has that entry, which is out with a consumer.
     pub(crate) fn is_durable(&self, unsettled: Sequence) -> bool {
         self.unsettled
-            .get(&unsettled)
-            .is_some_and(|item| item.durable)
+            .get(unsettled)
+            .is_some_and(|held| held.item.durable)
     }
 
-    /// When the first ready entry expires.
-    pub(crate) fn next_expiry(&self) -> Option<u64> {
-        self.expiries.first().map(|(at, _)| *at)
+    /// Takes in entries of a checkpoint.
+    pub(crate) fn load(&mut self, packed: Packed, summary: PackedSummary) {
+        let is_last = self
+            .last_in_order()
+            .is_some_and(|last| last < summary.first);
+        if !is_last {
+            for entry in packed.entries() {
+                self.insert(Item::unpacked(entry, self.durable), None, 0);
+            }
+            return;
+        }
+        let page = Page::packed(packed, summary);
+        self.ready_count += page.count;
+        self.ready_bytes += page.body_bytes;
+        if page.expires_first.is_some() {
+            for item in page.items(self.durable) {
+                self.expiry.note(item.expires_at);
+            }
+        }
+        self.seal_tail();
+        self.pages.push_back(page);
     }
 
-    /// Ready entries that expire at `now` or before, at most `count`.
-    pub(crate) fn expired(&self, now: u64, count: usize) -> Vec<Sequence> {
-        self.expiries
-            .iter()
-            .take_while(|(at, _)| *at <= now)
-            .take(count)
-            .map(|(_, sequence)| *sequence)
-            .collect()
+    /// The entries that the journal has: pages, shared, and others, sorted.
+    pub(crate) fn freeze(&self) -> (Vec<Form>, Vec<Item>) {
+        if !self.durable {
+            return (Vec::new(), Vec::new());
+        }
+        let plain = self.plain().map(|held| held.item);
+        let mut plain: Vec<Item> = plain.filter(|item| item.durable).collect();
+        plain.sort_unstable_by_key(|item| item.sequence);
+        let pages = self.pages.iter().map(|page| page.form.clone()).collect();
+        (pages, plain)
+    }
+
+    /// Entries that are in no page.
+    fn plain(&self) -> impl Iterator<Item = &Held> {
+        (self.head.iter())
+            .chain(&self.tail)
+            .chain(self.returned.values())
+            .chain(self.unsettled.iter())
+    }
+
+    /// The records that entries need, as runs of consecutive ones, each once for each entry.
+    pub(crate) fn needs(&self, each: &mut dyn FnMut(u64, u64)) {
+        for page in &self.pages {
+            match &page.form {
+                Form::Packed(packed) => packed.needs(each),
+                Form::Plain(entries) => entries.iter().for_each(|held| needs_of(&held.item, each)),
+            }
+        }
+        for held in self.plain() {
+            needs_of(&held.item, each);
+        }
     }
 
     /// Checks the sums; for tests.
     pub(crate) fn check_invariants(&self) {
-        let ready: Vec<&Item> = self.ready().collect();
+        let ready: Vec<Item> = self.ready().collect();
         assert_eq!(self.ready_count, ready.len() as u64);
-        assert_eq!(
-            self.ready_bytes,
-            ready.iter().map(|item| item.body_bytes).sum::<u64>()
-        );
+        let bytes: u64 = ready.iter().map(|item| item.extent.body_bytes).sum();
+        assert_eq!(self.ready_bytes, bytes);
         assert!(ready.is_sorted_by(|a, b| a.sequence < b.sequence));
-        let expiring: BTreeSet<_> = ready
-            .iter()
-            .filter_map(|item| Some((item.expires_at?, item.sequence)))
-            .collect();
-        assert_eq!(self.expiries, expiring);
-        for sequence in self.unsettled.keys() {
-            assert!(!self.returned.contains_key(sequence));
-            assert!(!ready.iter().any(|item| item.sequence == *sequence));
+        let expires_first = ready.iter().filter_map(|item| item.expires_at).min();
+        assert!(
+            expires_first.is_none_or(|at| self.next_expiry().is_some_and(|bound| bound <= at)),
+            "an entry would expire late"
+        );
+        assert!(!self.head.is_empty() || self.pages.is_empty() && self.tail.is_empty());
+        let plain: u64 = self.plain().map(Held::held_bytes).sum();
+        let in_pages: u64 = self.pages.iter().map(|page| page.content_bytes).sum();
+        assert_eq!(
+            self.content_bytes,
+            plain + in_pages,
+            "content bytes are off"
+        );
+        for page in &self.pages {
+            let items: Vec<Item> = page.items(self.durable).collect();
+            assert_eq!(page.count, items.len() as u64);
+            assert_eq!(Some(page.first), items.first().map(|item| item.sequence));
+            assert_eq!(Some(page.last), items.last().map(|item| item.sequence));
+            let at = items.iter().filter_map(|item| item.expires_at).min();
+            assert_eq!(page.expires_first, at);
+        }
+        for held in self.unsettled.iter() {
+            assert!(!self.returned.contains_key(&held.sequence()));
+            assert!(!ready.iter().any(|item| item.sequence == held.sequence()));
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::Store;
-    use menzil_model::fact::{Extent, Origin};
-    use proptest::prelude::*;
+/// Bytes that an entry takes in a packed page at the most, mostly.
+const PLAIN_PACKED_BYTES: u64 = 24;
 
-    /// The same queue as one sorted list of all entries and who is out.
-    #[derive(Default)]
-    struct Naive {
-        entries: BTreeMap<u64, (Item, bool)>,
+fn insert_sorted(list: &mut VecDeque<Held>, held: Held) {
+    let sequence = held.sequence();
+    let at = list.partition_point(|other| other.sequence() < sequence);
+    list.insert(at, held);
+}
+
+/// The records that one entry needs.
+pub(crate) fn needs_of(item: &Item, each: &mut dyn FnMut(u64, u64)) {
+    if !item.is_stored() {
+        return;
     }
-
-    impl Naive {
-        fn ready(&self) -> Vec<u64> {
-            self.entries
-                .iter()
-                .filter(|(_, (_, out))| !out)
-                .map(|(s, _)| *s)
-                .collect()
-        }
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Insert { skip: u64, expires_at: Option<u64> },
-        TakeHead,
-        PutBack(u64),
-        Remove(u64),
-        RemoveRange(u64, u64),
-        Expire(u64),
-    }
-
-    fn step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            4 => (0..3_u64, prop::option::of(0..50_u64))
-                .prop_map(|(skip, expires_at)| Step::Insert { skip, expires_at }),
-            3 => Just(Step::TakeHead),
-            2 => (0..60_u64).prop_map(Step::PutBack),
-            1 => (0..60_u64).prop_map(Step::Remove),
-            1 => (0..60_u64, 0..30_u64).prop_map(|(first, span)| Step::RemoveRange(first, span)),
-            1 => (0..50_u64).prop_map(Step::Expire),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn behaves_as_a_sorted_list(steps in prop::collection::vec(step(), 0..200)) {
-            let mut store = Store::new(0);
-            let message = store.insert(None, Extent::default(), Origin::default(), 1);
-            let mut index = Index::default();
-            let mut naive = Naive::default();
-            let mut next = 1;
-            for step in steps {
-                match step {
-                    Step::Insert { skip, expires_at } => {
-                        next += skip;
-                        let item = Item {
-                            sequence: Sequence(next),
-                            message,
-                            body_bytes: next,
-                            expires_at,
-                            durable: next % 2 == 0,
-                            redelivered: false,
-                        };
-                        index.insert(item);
-                        naive.entries.insert(next, (item, false));
-                        next += 1;
-                    }
-                    Step::TakeHead => {
-                        let head = naive.ready().first().copied();
-                        let taken = index.take_head().map(|item| item.sequence.0);
-                        prop_assert_eq!(taken, head);
-                        if let Some(entry) = head.and_then(|head| naive.entries.get_mut(&head)) {
-                            entry.1 = true;
-                        }
-                    }
-                    Step::PutBack(sequence) => {
-                        let out = naive.entries.get_mut(&sequence).filter(|(_, out)| *out);
-                        prop_assert_eq!(index.put_back(Sequence(sequence)), out.is_some());
-                        if let Some((item, out)) = out {
-                            *out = false;
-                            item.redelivered = true;
-                        }
-                    }
-                    Step::Remove(sequence) => {
-                        let removed = index.remove(Sequence(sequence));
-                        let expected = naive.entries.remove(&sequence).map(|(item, _)| item);
-                        prop_assert_eq!(removed, expected);
-                    }
-                    Step::RemoveRange(first, span) => {
-                        let last = first + span;
-                        let mut removed = Vec::new();
-                        let range = (Sequence(first), Sequence(last));
-                        index.remove_range(range.0, range.1, &mut |item| {
-                            removed.push(item.sequence.0);
-                        });
-                        let expected: Vec<u64> =
-                            naive.entries.range(first..=last).map(|(s, _)| *s).collect();
-                        naive.entries.retain(|sequence, _| !expected.contains(sequence));
-                        prop_assert_eq!(removed, expected);
-                    }
-                    Step::Expire(now) => {
-                        let mut due = index.expired(now, usize::MAX);
-                        due.sort_unstable();
-                        let expected: Vec<Sequence> = naive
-                            .entries
-                            .values()
-                            .filter(|(item, out)| {
-                                !out && item.expires_at.is_some_and(|at| at <= now)
-                            })
-                            .map(|(item, _)| item.sequence)
-                            .collect();
-                        prop_assert_eq!(due, expected);
-                    }
-                }
-                index.check_invariants();
-                let ready: Vec<u64> = index.ready().map(|item| item.sequence.0).collect();
-                prop_assert_eq!(ready, naive.ready());
-                prop_assert_eq!(index.len(), naive.entries.len() as u64);
-                prop_assert_eq!(index.head().map(|i| i.sequence.0), naive.ready().first().copied());
-            }
-        }
+    each(item.origin.index, 1);
+    let chunks = item.extent.chunks;
+    if chunks.count > 0 {
+        each(chunks.first, chunks.count.into());
     }
 }

@@ -1,7 +1,10 @@
 //! One queue: its settings, its order, its consumers.
 
 mod index;
+mod item;
+mod page;
 mod settings;
+mod unsettled;
 
 use std::collections::VecDeque;
 
@@ -9,8 +12,11 @@ use menzil_model::fact::QueueDefinition;
 use menzil_model::{ConnectionId, Sequence};
 
 use crate::consumer::Taker;
+use crate::content::Holding;
 
-pub(crate) use index::{Index, Item};
+pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
+pub(crate) use item::Item;
+pub(crate) use page::{Form, Page};
 pub(crate) use settings::{Overflow, Settings, compared, parse_expiration};
 
 /// Room that a `Delivering` fact reserves ahead of what goes out, in entries.
@@ -80,6 +86,8 @@ pub(crate) struct Queue {
     pub(crate) definition: QueueDefinition,
     pub(crate) settings: Settings,
     pub(crate) index: Index,
+    /// What the shard's memory for messages knows of it.
+    pub(crate) content: Holding,
     /// The next sequence to give out.
     pub(crate) next_sequence: u64,
     pub(crate) mark: Mark,
@@ -134,11 +142,16 @@ impl QueueCounters {
 }
 
 impl Queue {
-    pub(crate) fn new(definition: QueueDefinition, settings: Settings) -> Self {
+    pub(crate) fn new(
+        definition: QueueDefinition,
+        settings: Settings,
+        page_entries: usize,
+    ) -> Self {
         Self {
+            index: Index::new(page_entries, definition.durable),
             definition,
             settings,
-            index: Index::default(),
+            content: Holding::default(),
             next_sequence: 1,
             mark: Mark::default(),
             owner: None,

@@ -1,11 +1,12 @@
 //! What facts do. Nothing here decides or counts numbers out: a fact has them all. The same
 //! code runs when a fact is made and when it is read back.
 
-use menzil_model::fact::{Entry, Origin, Published, QueueDefinition, Range, Stored, Why};
+use menzil_model::fact::{Origin, Packed, Published, QueueDefinition, Range, Why};
 use menzil_model::{Fact, QueueId, Sequence};
 
 use super::Shard;
 use crate::queue::{Item, Queue, Settings};
+use crate::releases::Counted;
 
 impl Shard {
     /// Applies a fact; `index` is that of its record, 0 where it has none. For recovery the
@@ -38,12 +39,8 @@ impl Shard {
             }
             Fact::Chunk(_) => {}
             Fact::Published(published) => self.apply_published(origin, published),
-            Fact::Stored(stored) => self.apply_stored(stored),
-            Fact::Settled { queue, ranges, why } => {
-                for range in ranges {
-                    self.apply_settled(queue, range, why);
-                }
-            }
+            Fact::Page { queue, entries } => self.apply_page(queue, entries),
+            Fact::Settled { queue, ranges, why } => self.apply_settled(queue, &ranges, why),
             Fact::Delivering { queue, below } => self.apply_delivering(origin.index, queue, below),
             Fact::Group(_) => debug_assert!(false, "groups do not nest"),
             Fact::Numbering { exchange, queue } => {
@@ -68,114 +65,102 @@ impl Shard {
         let settings = Settings::parse(&definition.name, &definition.arguments).unwrap_or_default();
         self.topology
             .declare_queue_name(definition.name.clone(), id);
-        self.queues.insert(id, Queue::new(definition, settings));
+        let queue = Queue::new(definition, settings, self.settings.index_page_entries);
+        self.queues.insert(id, queue);
     }
 
     fn apply_queue_deleted(&mut self, id: QueueId) {
-        let Some(queue) = self.queues.remove(&id) else {
+        let Some(mut queue) = self.queues.remove(&id) else {
             return;
         };
         self.topology.delete_queue(id);
         if let Some(at) = queue.timer {
             self.timers.remove(&(at, id));
         }
-        for item in queue.index.items() {
-            self.store.release(item.message);
-        }
+        self.content.forget(queue.content);
+        queue.index.clear(&mut Counted {
+            count: 0,
+            releases: &mut self.releases,
+        });
     }
 
     fn apply_published(&mut self, origin: Origin, published: Published) {
         let Published {
-            message,
+            mut message,
             extent,
             entries,
         } = published;
-        let known = entries
-            .iter()
-            .filter(|entry| self.queues.contains_key(&entry.queue));
-        let references = u32::try_from(known.count()).unwrap_or(u32::MAX);
-        if references == 0 {
-            return;
-        }
-        let body_bytes = extent.body_bytes;
-        let durable = entries.iter().any(|entry| entry.durable);
-        let origin = if durable { origin } else { Origin::default() };
-        let message = self.store.insert(message, extent, origin, references);
-        for entry in &entries {
-            self.enter(entry, message, body_bytes);
-        }
-    }
-
-    fn apply_stored(&mut self, stored: Stored) {
-        let Stored {
-            origin,
-            extent,
-            entries,
-        } = stored;
-        self.apply_published(
-            origin,
-            Published {
-                message: None,
+        let stored = entries.iter().any(|entry| entry.durable);
+        let origin = if stored { origin } else { Origin::default() };
+        let last = entries.len().saturating_sub(1);
+        for (at, entry) in entries.iter().enumerate() {
+            let item = Item {
+                sequence: entry.sequence,
+                origin,
                 extent,
-                entries,
-            },
-        );
+                expires_at: entry.expires_at,
+                durable: entry.durable,
+                redelivered: false,
+            };
+            let Some(queue) = self.queues.get_mut(&entry.queue) else {
+                self.releases.entry(&item);
+                continue;
+            };
+            queue.next_sequence = queue.next_sequence.max(entry.sequence.0 + 1);
+            queue.counters.entered += 1;
+            let content = if at == last {
+                message.take()
+            } else {
+                message.clone()
+            };
+            let reach = self.content.reach(!queue.consumers.is_empty());
+            queue.index.insert(item, content, reach);
+        }
     }
 
-    fn enter(&mut self, entry: &Entry, message: crate::store::MessageId, body_bytes: u64) {
-        let Some(queue) = self.queues.get_mut(&entry.queue) else {
-            return;
-        };
-        queue.next_sequence = queue.next_sequence.max(entry.sequence.0 + 1);
-        queue.counters.entered += 1;
-        queue.index.insert(Item {
-            sequence: entry.sequence,
-            message,
-            body_bytes,
-            expires_at: entry.expires_at,
-            durable: entry.durable,
-            redelivered: false,
-        });
-    }
-
-    fn apply_settled(&mut self, queue: QueueId, range: Range, why: Why) {
+    fn apply_page(&mut self, queue: QueueId, entries: Packed) {
         let Some(queue) = self.queues.get_mut(&queue) else {
             return;
         };
-        let (store, queue_counters) = (&mut self.store, &mut queue.counters);
-        let counters = &mut self.counters;
-        queue
-            .index
-            .remove_range(range.first, range.last, &mut |item| {
-                store.release(item.message);
-                let (of_queue, of_shard) = match why {
-                    Why::Acknowledged => {
-                        (&mut queue_counters.acknowledged, &mut counters.acknowledged)
-                    }
-                    Why::Rejected => (&mut queue_counters.rejected, &mut counters.rejected),
-                    Why::Expired => (&mut queue_counters.expired, &mut counters.expired),
-                    Why::Overflow => (&mut queue_counters.overflowed, &mut counters.overflowed),
-                    Why::Damaged => (&mut queue_counters.damaged, &mut counters.damaged),
-                    Why::Purged => {
-                        queue_counters.purged += 1;
-                        return;
-                    }
-                };
-                *of_queue += 1;
-                *of_shard += 1;
-            });
+        let summary = entries.summary();
+        queue.next_sequence = queue.next_sequence.max(summary.last.0.saturating_add(1));
+        queue.counters.entered += summary.count;
+        queue.index.load(entries, summary);
+    }
+
+    fn apply_settled(&mut self, queue: QueueId, ranges: &[Range], why: Why) {
+        let Some(queue) = self.queues.get_mut(&queue) else {
+            return;
+        };
+        let mut gone = Counted {
+            count: 0,
+            releases: &mut self.releases,
+        };
+        queue.index.remove_ranges(ranges, &mut gone);
+        let count = gone.count;
+        let (queue, shard) = (&mut queue.counters, &mut self.counters);
+        let (of_queue, of_shard) = match why {
+            Why::Acknowledged => (&mut queue.acknowledged, &mut shard.acknowledged),
+            Why::Rejected => (&mut queue.rejected, &mut shard.rejected),
+            Why::Expired => (&mut queue.expired, &mut shard.expired),
+            Why::Overflow => (&mut queue.overflowed, &mut shard.overflowed),
+            Why::Damaged => (&mut queue.damaged, &mut shard.damaged),
+            Why::Purged => {
+                queue.purged += count;
+                return;
+            }
+        };
+        *of_queue += count;
+        *of_shard += count;
     }
 
     /// Settles one entry: applied at once, written with others before the next fact.
     pub(super) fn settle(&mut self, queue: QueueId, sequence: Sequence, durable: bool, why: Why) {
-        self.apply_settled(
-            queue,
-            Range {
-                first: sequence,
-                last: sequence,
-            },
-            why,
-        );
+        let range = Range {
+            first: sequence,
+            last: sequence,
+        };
+        self.apply_settled(queue, &[range], why);
         if durable {
             self.settling.add(queue, sequence, why);
         }

@@ -1,84 +1,151 @@
 //! A shard's whole durable state as facts, from which the same state is made again.
+//!
+//! It is frozen while the shard is held, which shares what is large and copies the little that
+//! changes all the time, and written out when it is not.
 
-use std::collections::BTreeMap;
-
-use menzil_model::fact::{Binding, Destination, Entries, Entry, Origin, Stored};
-use menzil_model::{Fact, QueueId, Sequence};
+use menzil_model::fact::{
+    Binding, Destination, ExchangeDefinition, Packed, QueueDefinition, StoredEntry,
+};
+use menzil_model::{ExchangeId, Fact, Name, QueueId, Sequence};
 
 use super::Shard;
 use crate::log::Log;
-use crate::store::MessageId;
+use crate::queue::{Form, Item};
 
-impl Shard {
-    /// Hands every fact of the durable state to `sink`, in an order that [`Shard::apply`]
-    /// takes. It stands for the state at the last index the log gave out; call
-    /// [`Shard::finish`] first.
-    pub fn checkpoint(&self, sink: &mut dyn FnMut(&Fact)) {
-        sink(&Fact::VirtualHostCreated {
-            name: self.name.clone(),
-        });
+/// The durable state at one moment.
+#[derive(Debug)]
+pub struct Frozen {
+    name: Name,
+    next_exchange: u64,
+    next_queue: u64,
+    exchanges: Vec<ExchangeDefinition>,
+    queues: Vec<FrozenQueue>,
+    bindings: Vec<Binding>,
+    page_entries: usize,
+}
+
+#[derive(Debug)]
+struct FrozenQueue {
+    definition: QueueDefinition,
+    next: Sequence,
+    below: Sequence,
+    pages: Vec<Form>,
+    plain: Vec<Item>,
+}
+
+impl Frozen {
+    /// Hands every fact to `sink`, in an order that [`Shard::apply`] takes.
+    pub fn write(mut self, sink: &mut dyn FnMut(&Fact)) {
+        sink(&Fact::VirtualHostCreated { name: self.name });
         sink(&Fact::Numbering {
             exchange: self.next_exchange,
             queue: self.next_queue,
         });
-        let mut exchanges: Vec<_> = self
+        self.exchanges.sort_unstable_by_key(|exchange| exchange.id);
+        for exchange in self.exchanges {
+            sink(&Fact::ExchangeDeclared(exchange));
+        }
+        self.queues
+            .sort_unstable_by_key(|queue| queue.definition.id);
+        for queue in self.queues {
+            queue.write(self.page_entries, sink);
+        }
+        self.bindings
+            .sort_unstable_by(|a, b| order_of(a).cmp(&order_of(b)));
+        for binding in self.bindings {
+            sink(&Fact::Bound(binding));
+        }
+    }
+}
+
+impl FrozenQueue {
+    /// Declares the queue, and then says what is in it.
+    fn write(self, page_entries: usize, sink: &mut dyn FnMut(&Fact)) {
+        let queue = self.definition.id;
+        sink(&Fact::QueueDeclared(self.definition));
+        sink(&Fact::QueueState {
+            queue,
+            next: self.next,
+            below: self.below,
+        });
+        let mut put = |entries: Option<Packed>| {
+            if let Some(entries) = entries {
+                sink(&Fact::Page { queue, entries });
+            }
+        };
+        let pages: Vec<Packed> = self.pages.into_iter().filter_map(pack).collect();
+        let first = pages.first().map(|page| page.summary().first);
+        let split = first.map_or(self.plain.len(), |first| {
+            self.plain.partition_point(|item| item.sequence < first)
+        });
+        let (before, after) = self.plain.split_at_checked(split).unwrap_or_default();
+        for plain in before.chunks(page_entries) {
+            put(Packed::pack(plain.iter().map(|item| item.to_stored())));
+        }
+        for page in pages {
+            put(Some(page));
+        }
+        for plain in after.chunks(page_entries) {
+            put(Packed::pack(plain.iter().map(|item| item.to_stored())));
+        }
+    }
+}
+
+fn pack(page: Form) -> Option<Packed> {
+    match page {
+        Form::Packed(packed) => Some(packed),
+        Form::Plain(entries) => {
+            let durable = entries.iter().filter(|held| held.item.durable);
+            let stored: Vec<StoredEntry> = durable.map(|held| held.item.to_stored()).collect();
+            Packed::pack(stored.into_iter())
+        }
+    }
+}
+
+impl Shard {
+    /// The durable state as it is now, at the last index the log gave out; call
+    /// [`Shard::finish`] first.
+    pub fn freeze(&self) -> Frozen {
+        let exchanges: Vec<ExchangeDefinition> = self
             .topology
             .exchanges()
             .filter(|exchange| exchange.durable)
+            .cloned()
             .collect();
-        exchanges.sort_unstable_by_key(|exchange| exchange.id);
-        for exchange in &exchanges {
-            sink(&Fact::ExchangeDeclared((*exchange).clone()));
-        }
-        let queues = self.durable_queues();
-        for id in &queues {
-            let Some(queue) = self.queues.get(id) else {
-                continue;
-            };
-            sink(&Fact::QueueDeclared(queue.definition.clone()));
-            sink(&Fact::QueueState {
-                queue: *id,
+        let bindings = exchanges
+            .iter()
+            .flat_map(|exchange| self.topology.bindings_from(exchange.id))
+            .filter(|binding| self.is_durable_destination(&binding.destination))
+            .cloned()
+            .collect();
+        let durable = self.queues.values().filter(|q| q.definition.durable);
+        let queues = durable.map(|queue| {
+            let (pages, plain) = queue.index.freeze();
+            FrozenQueue {
+                definition: queue.definition.clone(),
                 next: Sequence(queue.next_sequence),
                 below: Sequence(queue.mark.below()),
-            });
-        }
-        for exchange in &exchanges {
-            let from = self.topology.bindings_from(exchange.id);
-            let mut bindings: Vec<_> = from
-                .filter(|b| self.is_durable_destination(&b.destination))
-                .collect();
-            bindings.sort_unstable_by(|a, b| order_of(a).cmp(&order_of(b)));
-            for binding in bindings {
-                sink(&Fact::Bound(binding.clone()));
+                pages,
+                plain,
             }
+        });
+        Frozen {
+            name: self.name.clone(),
+            next_exchange: self.next_exchange,
+            next_queue: self.next_queue,
+            exchanges,
+            queues: queues.collect(),
+            bindings,
+            page_entries: self.settings.index_page_entries.max(1),
         }
-        self.checkpoint_messages(&queues, sink);
     }
 
-    fn checkpoint_messages(&self, queues: &[QueueId], sink: &mut dyn FnMut(&Fact)) {
-        let mut places: BTreeMap<(Origin, MessageId), Entries> = BTreeMap::new();
-        for id in queues {
-            let Some(queue) = self.queues.get(id) else {
-                continue;
-            };
-            for item in queue.index.items().filter(|item| item.durable) {
-                places
-                    .entry((self.store.origin(item.message), item.message))
-                    .or_default()
-                    .push(Entry {
-                        queue: *id,
-                        sequence: item.sequence,
-                        expires_at: item.expires_at,
-                        durable: true,
-                    });
-            }
-        }
-        for ((origin, message), entries) in places {
-            sink(&Fact::Stored(Stored {
-                origin,
-                extent: self.store.extent(message),
-                entries,
-            }));
+    /// The records that entries need: the first of some consecutive ones, how many, and by how
+    /// many entries each. Several calls for one record add up. It is where the journal's count
+    /// starts after recovery, before [`Shard::start`]; from there on releases keep it.
+    pub fn needs(&self, each: &mut dyn FnMut(u64, u64, u32)) {
+        for queue in self.queues.values() {
+            queue.index.needs(&mut |first, count| each(first, count, 1));
         }
     }
 
@@ -109,7 +176,11 @@ impl Shard {
     /// About how many bytes a checkpoint takes, rather more than less; costs one look at each
     /// queue.
     pub fn checkpoint_bytes(&self) -> u64 {
-        let entries: u64 = self.queues.values().map(|queue| queue.index.len()).sum();
+        let entries: u64 = self
+            .queues
+            .values()
+            .map(|queue| queue.index.packed_bytes())
+            .sum();
         let objects = self.queues.len() + self.topology.exchanges().count();
         let objects = objects as u64 + self.topology.binding_count() as u64;
         let arguments: usize = self
@@ -117,20 +188,7 @@ impl Shard {
             .values()
             .map(|queue| queue.definition.arguments.as_bytes().len())
             .sum();
-        4096 + 24 * self.store.messages()
-            + 24 * entries
-            + 320 * objects
-            + arguments as u64
-            + self.topology.arguments_bytes()
-    }
-
-    /// Indexes of the records that the durable state still needs, ascending: messages and
-    /// chunks of their bodies.
-    pub fn live(&self) -> Vec<u64> {
-        let mut live = self.store.live();
-        live.sort_unstable();
-        live.dedup();
-        live
+        4096 + entries + 320 * objects + arguments as u64 + self.topology.arguments_bytes()
     }
 
     /// Before a clean stop: writes how far deliveries really went, so that after the restart
@@ -148,9 +206,10 @@ impl Shard {
     }
 }
 
-/// An order of one exchange's bindings that does not depend on how they came about.
-fn order_of(binding: &Binding) -> (Destination, &[u8], &[u8]) {
+/// An order of bindings that does not depend on how they came about.
+fn order_of(binding: &Binding) -> (ExchangeId, Destination, &[u8], &[u8]) {
     (
+        binding.source,
         binding.destination,
         binding.key.as_bytes(),
         binding.arguments.as_bytes(),

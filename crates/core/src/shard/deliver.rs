@@ -2,20 +2,16 @@
 
 use std::sync::Arc;
 
-use menzil_model::fact::{Origin, Why};
+use menzil_model::fact::Why;
 use menzil_model::{ConnectionId, Fact, Message, QueueId};
 
 use super::Shard;
 use crate::consumer::{Consumer, Taker};
 use crate::deliveries::Delivery;
-use crate::effect::{Carried, Delivering, Effect, credit_bytes};
+use crate::effect::{Carried, Delivering, credit_bytes};
 use crate::queue::Item;
 use crate::slots::Place;
-use crate::store::Content;
 use crate::turn::Turn;
-
-/// Entries behind the head that are fetched with it.
-const FETCH_AHEAD: usize = 16;
 
 impl Shard {
     /// Whether the consumer may have one more: its own prefetch, its channel's, and the
@@ -55,10 +51,10 @@ impl Shard {
             let Some(queue) = self.queues.at(place, id) else {
                 return;
             };
-            if queue.consumers.is_empty() || queue.index.ready_count() == 0 {
+            if queue.consumers.is_empty() {
                 return;
             }
-            let Some(head) = queue.index.head().copied() else {
+            let Some(head) = queue.index.head() else {
                 return;
             };
             if head.expires_at.is_some_and(|at| at < turn.now) {
@@ -68,7 +64,7 @@ impl Shard {
             let Some(taker) = self.next_consumer(id, place) else {
                 return;
             };
-            let Some(message) = self.content_of(turn, id, &head) else {
+            let Some(message) = self.content_of(turn, id) else {
                 self.give_turn_back(id);
                 return;
             };
@@ -80,54 +76,6 @@ impl Shard {
     fn give_turn_back(&mut self, queue: QueueId) {
         if let Some(queue) = self.queues.get_mut(&queue) {
             queue.consumers.rotate_right(1);
-        }
-    }
-
-    /// The content of a ready entry; asks the driver for it where it is not in memory.
-    pub(super) fn content_of(
-        &mut self,
-        turn: &mut Turn<'_>,
-        queue: QueueId,
-        item: &Item,
-    ) -> Option<Arc<Message>> {
-        match self.store.content(item.message, queue) {
-            Content::Here(message) => Some(message),
-            Content::Underway => None,
-            Content::Fetch { origin, chunks } => {
-                turn.effects.effect(Effect::Fetch { origin, chunks });
-                self.fetch_ahead(turn, queue);
-                None
-            }
-            Content::Gone => {
-                debug_assert!(false, "an entry names a message that is not there");
-                None
-            }
-        }
-    }
-
-    fn fetch_ahead(&mut self, turn: &mut Turn<'_>, id: QueueId) {
-        let Some(queue) = self.queues.get(&id) else {
-            return;
-        };
-        // Well below what memory may hold: what is dropped before its turn is read twice.
-        let mut room = self.store.content_bytes_max() / 2;
-        let next: Vec<_> = queue
-            .index
-            .ready()
-            .skip(1)
-            .take(FETCH_AHEAD)
-            .map(|item| item.message)
-            .take_while(|message| {
-                let bytes = self.store.total_bytes(*message);
-                let fits = bytes <= room;
-                room = room.saturating_sub(bytes);
-                fits
-            })
-            .collect();
-        for message in next {
-            if let Content::Fetch { origin, chunks } = self.store.content(message, id) {
-                turn.effects.effect(Effect::Fetch { origin, chunks });
-            }
         }
     }
 
@@ -205,6 +153,7 @@ impl Shard {
         }
         let queue = self.queues.at_mut(place, id)?;
         let item = queue.index.take_head()?;
+        queue.content.warm();
         queue.counters.delivered += 1;
         self.counters.delivered += 1;
         self.counters.redelivered += u64::from(item.redelivered);
@@ -271,60 +220,6 @@ impl Shard {
             .map(|consumer| consumer.queue)
             .collect();
         for queue in queues {
-            self.touch(queue);
-        }
-    }
-
-    /// Takes in a message that was read from the journal.
-    pub(super) fn fetched(
-        &mut self,
-        turn: &mut Turn<'_>,
-        origin: Origin,
-        message: Option<Arc<Message>>,
-    ) {
-        self.counters.fetched += 1;
-        let (waiting, damaged) = self.store.fetched(origin, message);
-        if let Some(message) = damaged {
-            self.drop_damaged(turn, message, &waiting);
-        }
-        for queue in &waiting {
-            self.touch(*queue);
-        }
-        self.resume_parked(turn, &waiting);
-    }
-
-    /// The record of a message cannot be read: its entries go, and are counted. Looked for only
-    /// where they were asked for, near the head; elsewhere their turn comes too.
-    fn drop_damaged(
-        &mut self,
-        turn: &mut Turn<'_>,
-        message: crate::store::MessageId,
-        waiting: &[QueueId],
-    ) {
-        let mut gone = Vec::new();
-        for id in waiting {
-            let Some(queue) = self.queues.get(id) else {
-                continue;
-            };
-            let near = queue.index.ready().take(2 * FETCH_AHEAD);
-            gone.extend(
-                near.filter(|item| item.message == message)
-                    .map(|item| (*id, item.sequence, item.durable)),
-            );
-        }
-        gone.sort_unstable_by_key(|(queue, sequence, _)| (*queue, *sequence));
-        for (queue, sequence, durable) in gone {
-            let range = menzil_model::fact::Range {
-                first: sequence,
-                last: sequence,
-            };
-            let ranges = menzil_model::fact::Ranges::from_slice(&[range]);
-            let fact = Fact::Settled {
-                queue,
-                ranges,
-                why: Why::Damaged,
-            };
-            self.record(turn, fact, durable);
             self.touch(queue);
         }
     }

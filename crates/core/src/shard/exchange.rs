@@ -52,8 +52,9 @@ const PREDECLARED: [(&str, ExchangeKind, bool); 7] = [
 impl Shard {
     /// Completes an empty or recovered shard: its name and predeclared exchanges are written
     /// where they are missing, and the clock starts for what waits. Call it once, after the
-    /// last [`Shard::apply`].
+    /// last [`Shard::apply`] and after [`Shard::needs`].
     pub fn start(&mut self, now: u64, name: &Name, log: &mut dyn Log) {
+        self.releases.start();
         let mut effects = Vec::new();
         let mut turn = Turn {
             now,
@@ -87,7 +88,9 @@ impl Shard {
         for id in ids {
             if let Some(queue) = self.queues.get_mut(&id) {
                 queue.unused_since = now;
-                queue.index.recovered(queue.mark.below());
+                queue
+                    .index
+                    .recovered(queue.mark.below().min(queue.next_sequence));
                 queue.mark.recovered(queue.next_sequence);
             }
             self.touch(id);

@@ -15,6 +15,9 @@ const EXPIRED_AT_ONCE: usize = 1000;
 impl Shard {
     /// When [`Shard::expire`] is due, in milliseconds since 1970.
     pub fn deadline(&self) -> Option<u64> {
+        if self.releases.is_behind() {
+            return Some(0);
+        }
         self.timers.first().map(|(at, _)| *at)
     }
 
@@ -55,13 +58,16 @@ impl Shard {
     /// Expires ready entries whose time has come. True where there were some: another entry
     /// may be the head now, and be here already.
     pub(super) fn expire_now(&mut self, turn: &mut Turn<'_>, id: QueueId) -> bool {
-        let Some(queue) = self.queues.get(&id) else {
+        let Some(queue) = self.queues.get_mut(&id) else {
             return false;
         };
         if queue.index.next_expiry().is_none_or(|at| at > turn.now) {
             return false;
         }
         let expired = queue.index.expired(turn.now, EXPIRED_AT_ONCE);
+        if expired.is_empty() {
+            return false;
+        }
         let durable = queue.definition.durable;
         let ranges = ranges_of(expired);
         self.record_lazy(

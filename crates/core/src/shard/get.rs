@@ -31,14 +31,14 @@ impl Shard {
     }
 
     fn answer_get(&mut self, turn: &mut Turn<'_>, key: ChannelKey, id: QueueId, no_ack: bool) {
-        let Some(head) = self
+        let has_head = self
             .queues
             .get(&id)
-            .and_then(|queue| queue.index.head().copied())
-        else {
+            .is_some_and(|queue| queue.index.head().is_some());
+        if !has_head {
             turn.reply(key, false, 0, Reply::GetEmpty);
             return;
-        };
+        }
         // A few bytes ask for a whole message, so answers are bounded as deliveries are.
         let has_credit = self
             .connections
@@ -48,7 +48,7 @@ impl Shard {
             self.park(key, id, no_ack);
             return;
         }
-        let Some(message) = self.content_of(turn, id, &head) else {
+        let Some(message) = self.content_of(turn, id) else {
             self.park(key, id, no_ack);
             return;
         };

@@ -13,6 +13,7 @@ mod consume;
 mod deliver;
 mod exchange;
 mod expire;
+mod fetch;
 mod get;
 mod pass;
 mod publish;
@@ -29,17 +30,19 @@ use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Name, QueueId};
 use crate::channel::{Channel, Mode};
 use crate::command::{ChannelKey, Command, PublishRef, Request};
 use crate::consumer::{Consumer, ConsumerId};
+use crate::content::ContentMemory;
 use crate::counters::Counters;
 use crate::effect::{Effects, Output, Reply};
 use crate::log::Log;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
+use crate::releases::Releases;
 use crate::settling::Settling;
 use crate::slots::{Place, Slots};
-use crate::store::Store;
 use crate::topology::{Targets, Topology};
 use crate::turn::Turn;
 
+pub use checkpoint::Frozen;
 pub use summary::{QueueSummary, Summary};
 
 /// What may be tuned of a shard.
@@ -48,6 +51,9 @@ pub struct ShardSettings {
     /// Bytes of durable message content kept in memory; what is over is read from the journal
     /// again when it is due.
     pub content_bytes_max: u64,
+    /// Entries of an index page: what a queue keeps at hand of a long backlog at each end, and
+    /// packs together between.
+    pub index_page_entries: usize,
     /// Bytes of deliveries that may wait in one connection's outbox.
     pub credit_bytes: u64,
     /// Bytes of messages that one transaction may hold.
@@ -62,7 +68,8 @@ pub struct ShardSettings {
 impl Default for ShardSettings {
     fn default() -> Self {
         Self {
-            content_bytes_max: 256 << 20,
+            content_bytes_max: 64 << 20,
+            index_page_entries: 256,
             credit_bytes: 1 << 20,
             transaction_bytes_max: 64 << 20,
             chunk_bytes: 1 << 20,
@@ -98,7 +105,8 @@ pub struct Shard {
     name: Name,
     topology: Topology,
     queues: Slots<QueueId, Queue>,
-    store: Store,
+    content: ContentMemory,
+    releases: Releases,
     connections: Slots<ConnectionId, Connection>,
     channels: Slots<ChannelKey, Channel>,
     /// Where the channel lies that was last asked for: a batch mostly speaks of one.
@@ -123,13 +131,14 @@ pub struct Shard {
 impl Shard {
     /// An empty shard, before recovery.
     pub fn new(settings: ShardSettings) -> Self {
-        let store = Store::new(settings.content_bytes_max);
+        let content = ContentMemory::new(settings.content_bytes_max);
         Self {
             settings,
             name: Name::empty(),
             topology: Topology::default(),
             queues: Slots::default(),
-            store,
+            content,
+            releases: Releases::default(),
             connections: Slots::default(),
             channels: Slots::default(),
             last_channel: None,
@@ -165,7 +174,7 @@ impl Shard {
         match command {
             Command::Request { channel, request } => self.request(&mut turn, channel, request),
             Command::Drained { connection, bytes } => self.drained(&mut turn, connection, bytes),
-            Command::Fetched { origin, message } => self.fetched(&mut turn, origin, message),
+            Command::Fetched { queue, messages } => self.fetched(&mut turn, queue, messages),
             Command::ConnectionOpened {
                 connection,
                 user,
@@ -244,6 +253,7 @@ impl Shard {
     /// Writes what gathered. The driver calls it at the end of each batch of commands.
     pub fn finish(&mut self, log: &mut dyn Log) {
         self.settling.write(log);
+        self.releases.write(log);
     }
 
     fn request(&mut self, turn: &mut Turn<'_>, key: ChannelKey, request: Request) {
@@ -331,7 +341,7 @@ impl Shard {
     fn record(&mut self, turn: &mut Turn<'_>, fact: Fact, durable: bool) -> u64 {
         let index = if durable {
             self.settling.write(turn.log);
-            turn.log.append(&fact)
+            turn.log.append(&fact, references(&fact))
         } else {
             0
         };
@@ -369,6 +379,7 @@ impl Shard {
                 }
                 self.reset_timer(id);
             }
+            self.note_content(id);
         }
     }
 
@@ -436,6 +447,27 @@ impl Shard {
 
 /// Class and method number of `basic.publish`.
 const PUBLISH: (u16, u16) = (60, 40);
+
+/// How many entries will need the record to read their message from it.
+fn references(fact: &Fact) -> u32 {
+    match fact {
+        Fact::Published(published) => u32::try_from(published.entries.len()).unwrap_or(u32::MAX),
+        Fact::Group(facts) => facts.iter().map(references).fold(0, u32::saturating_add),
+        Fact::VirtualHostCreated { .. }
+        | Fact::ExchangeDeclared(_)
+        | Fact::ExchangeDeleted { .. }
+        | Fact::QueueDeclared(_)
+        | Fact::QueueDeleted { .. }
+        | Fact::Bound(_)
+        | Fact::Unbound(_)
+        | Fact::Chunk(_)
+        | Fact::Settled { .. }
+        | Fact::Delivering { .. }
+        | Fact::Numbering { .. }
+        | Fact::QueueState { .. }
+        | Fact::Page { .. } => 0,
+    }
+}
 
 /// Class and method number of a request, for the refusal that answers it.
 fn method_of(request: &Request) -> (u16, u16) {

@@ -39,7 +39,7 @@ impl Shard {
             }
         }
         let message = Arc::new(self.message_of(publish, route));
-        let extent = write_chunks(turn, &message, false);
+        let extent = write_chunks(turn, &message, 0);
         let message = Some(message);
         let published = Published {
             message,

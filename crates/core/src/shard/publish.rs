@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use menzil_model::fact::{Entries, Entry, Extent, Published, Ranges, Why};
+use menzil_model::fact::{Chunks, Entries, Entry, Extent, Published, Ranges, Why};
 use menzil_model::{Fact, Map, Message, QueueId, Sequence};
 
 use super::Shard;
@@ -168,7 +168,8 @@ impl Shard {
         for (id, place) in Self::targets(route) {
             self.touch_at(id, place);
         }
-        let extent = write_chunks(turn, message, route.is_durable);
+        let references = if route.is_durable { entries.len() } else { 0 };
+        let extent = write_chunks(turn, message, references);
         let published = Published {
             message: Some(Arc::clone(message)),
             extent,
@@ -300,7 +301,8 @@ impl Shard {
                 dropped.push((fact, is_durable));
             }
         }
-        let extent = write_chunks(turn, &message, durable);
+        let references = if durable { entries.len() } else { 0 };
+        let extent = write_chunks(turn, &message, references);
         let published = Fact::Published(Published {
             message: Some(message),
             extent,
@@ -346,7 +348,7 @@ impl Shard {
         let ready = queue
             .index
             .ready()
-            .map(|i| (i.sequence, i.body_bytes, i.durable));
+            .map(|i| (i.sequence, i.extent.body_bytes, i.durable));
         let mut gone = Vec::new();
         let mut durable = false;
         for (sequence, body_bytes, is_durable) in ready.chain(added.iter().copied()) {
@@ -402,16 +404,26 @@ impl Shard {
     }
 }
 
-/// Writes the chunks of a large body that is to be durable, and tells where they are.
-pub(super) fn write_chunks(turn: &mut Turn<'_>, message: &Message, durable: bool) -> Extent {
-    let chunks: &[Bytes] = if durable { message.chunks() } else { &[] };
-    let mut indexes = Vec::with_capacity(chunks.len());
+/// Writes the chunks of a large body that `references` entries will need, and tells where they
+/// are. None is written where no entry is durable.
+pub(super) fn write_chunks(turn: &mut Turn<'_>, message: &Message, references: usize) -> Extent {
+    let references = u32::try_from(references).unwrap_or(u32::MAX);
+    let chunks: &[Bytes] = if references > 0 {
+        message.chunks()
+    } else {
+        &[]
+    };
+    let mut written = Chunks::default();
     for chunk in chunks {
-        indexes.push(turn.log.append(&Fact::Chunk(chunk.clone())));
+        let index = turn.log.append(&Fact::Chunk(chunk.clone()), references);
+        if written.count == 0 {
+            written.first = index;
+        }
+        written.count += 1;
     }
     Extent {
         body_bytes: message.body_bytes(),
         total_bytes: message.total_bytes(),
-        chunks: indexes,
+        chunks: written,
     }
 }

@@ -1,9 +1,7 @@
 //! Declaring, deleting, purging and binding queues.
 
-use menzil_model::fact::{
-    Binding, Destination, ExchangeDefinition, QueueDefinition, Range, Ranges, Why,
-};
-use menzil_model::{Fact, Name, QueueId, Sequence, Table, Value};
+use menzil_model::fact::{Binding, Destination, ExchangeDefinition, QueueDefinition, Why};
+use menzil_model::{Fact, Name, QueueId, Table, Value};
 
 use super::Shard;
 use super::exchange::{Gone, ensure_room};
@@ -202,7 +200,7 @@ impl Shard {
         let Some(queue) = self.queues.get(&id) else {
             return Ok(());
         };
-        let (ranges, message_count) = ready_ranges(queue);
+        let (ranges, message_count) = (queue.index.ready_ranges(), queue.index.ready_count());
         let durable = queue.definition.durable;
         let mut after = self.topology_index;
         if message_count > 0 {
@@ -300,34 +298,6 @@ impl Shard {
 /// A count as the wire has it.
 fn count(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-/// Everything that is ready, in ranges that touch nothing that is out with a consumer.
-fn ready_ranges(queue: &Queue) -> (Ranges, u64) {
-    let mut ranges = Ranges::new();
-    let mut ready = 0;
-    let mut out: Vec<Sequence> = queue.index.unsettled().collect();
-    out.sort_unstable();
-    let mut out = out.into_iter().peekable();
-    for item in queue.index.ready() {
-        ready += 1;
-        let mut crossed = false;
-        while out
-            .peek()
-            .is_some_and(|unsettled| *unsettled < item.sequence)
-        {
-            out.next();
-            crossed = true;
-        }
-        match ranges.last_mut() {
-            Some(Range { last, .. }) if !crossed => *last = item.sequence,
-            _ => ranges.push(Range {
-                first: item.sequence,
-                last: item.sequence,
-            }),
-        }
-    }
-    (ranges, ready)
 }
 
 /// RabbitMQ's order of checks: owner, durable, auto-delete, then arguments.

@@ -15,7 +15,7 @@ pub struct Summary {
     pub queues: u64,
     /// Bindings; the implicit ones of the default exchange do not count.
     pub bindings: u64,
-    /// Messages, each once however many queues hold it.
+    /// Messages in queues; one that several queues hold counts in each.
     pub messages: u64,
     /// Open connections.
     pub connections: u64,
@@ -58,11 +58,11 @@ impl Shard {
             exchanges: self.topology.exchanges().count() as u64,
             queues: self.queues.len() as u64,
             bindings: self.topology.binding_count() as u64,
-            messages: self.store.messages(),
+            messages: self.queues.values().map(|queue| queue.index.len()).sum(),
             connections: self.connections.len() as u64,
             channels: self.channels.len() as u64,
             consumers: self.consumers.len() as u64,
-            content_bytes: self.store.content_bytes(),
+            content_bytes: self.content.bytes(),
         }
     }
 
@@ -95,8 +95,8 @@ impl Shard {
         for queue in self.queues.values() {
             queue.check_invariants();
         }
-        let references: u64 = self.queues.values().map(|queue| queue.index.len()).sum();
-        self.store.check_invariants(references);
+        self.content
+            .check_invariants(self.queues.values().map(|queue| queue.content));
         self.check_deliveries();
         self.check_consumers();
         for (at, id) in &self.timers {
@@ -151,14 +151,12 @@ impl Shard {
             return;
         }
         for queue in self.queues.values() {
-            let stuck = queue.index.head().is_some_and(|head| {
-                self.store.has_content(head.message)
-                    && queue
-                        .consumers
-                        .iter()
-                        .filter_map(|taker| self.consumers.get(&taker.consumer))
-                        .any(|consumer| self.can_take(consumer))
-            });
+            let stuck = matches!(queue.index.head_body(), Some(crate::queue::Body::Here(_)))
+                && queue
+                    .consumers
+                    .iter()
+                    .filter_map(|taker| self.consumers.get(&taker.consumer))
+                    .any(|consumer| self.can_take(consumer));
             assert!(
                 !stuck,
                 "queue {} has an entry and a taker",

@@ -122,7 +122,8 @@ impl Shard {
             }
             self.counters.routed += 1;
             let keep = entries.iter().any(|entry| entry.durable);
-            let extent = write_chunks(turn, &held.message, keep);
+            let references = if keep { entries.len() } else { 0 };
+            let extent = write_chunks(turn, &held.message, references);
             let message = Some(Arc::clone(&held.message));
             let fact = Fact::Published(Published {
                 message,

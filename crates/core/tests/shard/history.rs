@@ -1,10 +1,10 @@
 //! Any history of commands leaves a state that recovery makes again, and queues that behave as
 //! a naive list.
 
-use crate::support::{Seen, World, arguments, key, name};
+use crate::support::{Seen, World, arguments, key, name, references_of};
 use menzil_core::{Command, Request, Shard, ShardSettings};
-use menzil_model::fact::Content;
-use menzil_model::{ConnectionId, DeliveryTag, Fact, Table, Value};
+use menzil_model::fact::{Content, StoredEntry};
+use menzil_model::{ConnectionId, DeliveryTag, Fact, QueueId, Table, Value};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -83,10 +83,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Tiny bounds, so that fetching, chunks and credit take part.
-fn settings() -> ShardSettings {
+/// Tiny bounds, so that fetching, chunks, pages and credit take part.
+fn settings(content_bytes_max: u64, index_page_entries: usize) -> ShardSettings {
     ShardSettings {
-        content_bytes_max: 64,
+        content_bytes_max,
+        index_page_entries,
         credit_bytes: 400,
         chunk_bytes: 16,
         ..ShardSettings::default()
@@ -215,15 +216,7 @@ fn run(world: &mut World, step: &Step, count: &mut u64) {
             world.request(key(1, 1), purge);
         }
         Step::Delete { queue } => {
-            world.request(
-                key(1, 1),
-                Request::QueueDelete {
-                    queue: name(&queue_name(queue)),
-                    if_unused: false,
-                    if_empty: false,
-                    nowait: false,
-                },
-            );
+            delete(world, queue);
             declare_all(world);
         }
         Step::Transaction {
@@ -300,13 +293,13 @@ fn reconnect(world: &mut World) {
 
 fn checkpoint_of(shard: &Shard) -> Vec<Fact> {
     let mut facts = Vec::new();
-    shard.checkpoint(&mut |fact| facts.push(fact.clone()));
+    shard.freeze().write(&mut |fact| facts.push(fact.clone()));
     facts
 }
 
 /// The facts as a recovering shard reads them: from their bytes.
-fn rebuilt(facts: impl IntoIterator<Item = (u64, Vec<u8>)>) -> Shard {
-    let mut shard = Shard::new(settings());
+fn rebuilt(settings: &ShardSettings, facts: impl IntoIterator<Item = (u64, Vec<u8>)>) -> Shard {
+    let mut shard = Shard::new(settings.clone());
     for (index, bytes) in facts {
         shard.apply(index, Fact::decode(&bytes, Content::Skip).unwrap());
     }
@@ -318,8 +311,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn recovery_makes_the_durable_state_again(steps in prop::collection::vec(step(), 1..120)) {
-        let mut world = World::with(settings());
+    fn recovery_makes_the_durable_state_again(
+        steps in prop::collection::vec(step(), 1..120),
+        cache in prop::sample::select(&[0, 1000, 1 << 20][..]),
+        page in prop::sample::select(&[1, 4, 256][..]),
+    ) {
+        let settings = settings(cache, page);
+        let mut world = World::with(settings.clone());
         declare_all(&mut world);
         let mut count = 0;
         for step in &steps {
@@ -327,7 +325,7 @@ proptest! {
         }
         let live = checkpoint_of(&world.shard);
         let records = world.log.records.iter().cloned();
-        let replayed = rebuilt((1_u64..).zip(records));
+        let replayed = rebuilt(&settings, (1_u64..).zip(records));
         same(&without_numbers(&live), &without_numbers(&checkpoint_of(&replayed)))?;
 
         let encoded = live.iter().map(|fact| {
@@ -335,13 +333,47 @@ proptest! {
             fact.encode(&mut bytes);
             (world.log.records.len() as u64, bytes)
         });
-        let from_checkpoint = rebuilt(encoded);
-        same(&live, &checkpoint_of(&from_checkpoint))?;
+        let from_checkpoint = rebuilt(&settings, encoded);
+        same(&expanded(&live), &expanded(&checkpoint_of(&from_checkpoint)))?;
+
+        // What is released is exactly what nobody needs.
+        let needed = references_of(&world.shard, world.log.records.len());
+        prop_assert_eq!(&world.log.references, &needed);
     }
 }
 
+fn delete(world: &mut World, queue: u8) {
+    world.request(
+        key(1, 1),
+        Request::QueueDelete {
+            queue: name(&queue_name(queue)),
+            if_unused: false,
+            if_empty: false,
+            nowait: false,
+        },
+    );
+}
+
+/// A fact, or one entry of a page: where pages end is nobody's concern.
+#[derive(Clone, Debug, PartialEq)]
+enum Known {
+    Fact(Fact),
+    Entry(QueueId, StoredEntry),
+}
+
+fn expanded(facts: &[Fact]) -> Vec<Known> {
+    let each = |fact: &Fact| match fact {
+        Fact::Page { queue, entries } => {
+            let known = entries.entries().map(|entry| Known::Entry(*queue, entry));
+            known.collect()
+        }
+        other => vec![Known::Fact(other.clone())],
+    };
+    facts.iter().flat_map(each).collect()
+}
+
 /// Equal, or the first facts that differ.
-fn same(left: &[Fact], right: &[Fact]) -> Result<(), TestCaseError> {
+fn same(left: &[Known], right: &[Known]) -> Result<(), TestCaseError> {
     for (left, right) in left.iter().zip(right) {
         prop_assert_eq!(left, right);
     }
@@ -350,8 +382,8 @@ fn same(left: &[Fact], right: &[Fact]) -> Result<(), TestCaseError> {
 }
 
 /// Ids and sequences of transient things are never written, so the next ones differ.
-fn without_numbers(facts: &[Fact]) -> Vec<Fact> {
-    facts
+fn without_numbers(facts: &[Fact]) -> Vec<Known> {
+    let facts: Vec<Fact> = facts
         .iter()
         .filter(|fact| !matches!(fact, Fact::Numbering { .. }))
         .cloned()
@@ -363,5 +395,6 @@ fn without_numbers(facts: &[Fact]) -> Vec<Fact> {
             },
             other => other,
         })
-        .collect()
+        .collect();
+    expanded(&facts)
 }

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use menzil_core::{
     ChannelKey, Command, Consume, Effect, ExchangeDeclare, Log, Output, Publish, QueueBind,
-    QueueDeclare, Refusal, Rejection, Reply, Request, Shard, ShardSettings,
+    QueueDeclare, Refusal, Rejection, Reply, Request, Shard, ShardSettings, Wanted,
 };
-use menzil_model::fact::{Content, Origin, read_chunk, read_message};
+use menzil_model::fact::{Content, read_chunk, read_message};
 use menzil_model::{
-    ChannelId, ConnectionId, DeliveryTag, Fact, Message, Name, Properties, Table, TableBuilder,
-    Value,
+    ChannelId, ConnectionId, DeliveryTag, Fact, Message, Name, Properties, QueueId, Table,
+    TableBuilder, Value,
 };
 
 /// The journal's stand-in: encoded facts, the first has index 1.
 #[derive(Clone, Default)]
 pub(crate) struct Records {
     pub(crate) records: Vec<Vec<u8>>,
+    /// How many entries need each record, by what the shard says.
+    pub(crate) references: Vec<u32>,
     pub(crate) full: bool,
 }
 
@@ -26,30 +28,60 @@ impl Records {
     }
 
     /// Reads a message back as the driver does.
-    pub(crate) fn message(&self, origin: Origin, chunks: &[u64]) -> Arc<Message> {
-        let chunks = chunks
-            .iter()
-            .map(|chunk| read_chunk(self.record(*chunk)).unwrap())
+    pub(crate) fn message(&self, wanted: &Wanted) -> Arc<Message> {
+        for index in wanted.chunks.indexes().chain([wanted.origin.index]) {
+            assert!(
+                self.references[index as usize - 1] > 0,
+                "record {index} may be gone"
+            );
+        }
+        let chunks = wanted
+            .chunks
+            .indexes()
+            .map(|chunk| read_chunk(self.record(chunk)).unwrap())
             .collect();
-        Arc::new(read_message(self.record(origin.index), origin.part, chunks).unwrap())
+        let record = self.record(wanted.origin.index);
+        Arc::new(read_message(record, wanted.origin.part, chunks).unwrap())
+    }
+
+    fn write(&mut self, fact: &Fact, references: u32) -> u64 {
+        let mut bytes = Vec::new();
+        fact.encode(&mut bytes);
+        self.records.push(bytes);
+        self.references.push(references);
+        self.records.len() as u64
     }
 }
 
 impl Log for Records {
-    fn append(&mut self, fact: &Fact) -> u64 {
-        let mut bytes = Vec::new();
-        fact.encode(&mut bytes);
-        self.records.push(bytes);
-        self.records.len() as u64
+    fn append(&mut self, fact: &Fact, references: u32) -> u64 {
+        self.write(fact, references)
     }
 
     fn append_lazy(&mut self, fact: &Fact) -> u64 {
-        self.append(fact)
+        self.write(fact, 0)
+    }
+
+    fn release(&mut self, index: u64, count: u32) {
+        let references = &mut self.references[index as usize - 1];
+        assert!(*references >= count, "released more often than needed");
+        *references -= count;
     }
 
     fn has_room(&self, _bytes: u64) -> bool {
         !self.full
     }
+}
+
+/// How many entries need each of so many records.
+pub(crate) fn references_of(shard: &Shard, records: usize) -> Vec<u32> {
+    let mut references = vec![0; records];
+    shard.needs(&mut |first, count, by| {
+        for place in &mut references[first as usize - 1..][..count as usize] {
+            *place += by;
+        }
+    });
+    references
 }
 
 pub(crate) struct World {
@@ -154,15 +186,22 @@ impl World {
             self.shard.check_invariants();
             for effect in effects {
                 match effect {
-                    Effect::Fetch { origin, chunks } if self.answer_fetches => {
-                        let message = Some(self.log.message(origin, &chunks));
-                        commands.push(Command::Fetched { origin, message });
+                    Effect::Fetch { queue, wanted } if self.answer_fetches => {
+                        commands.push(self.read(queue, &wanted));
                     }
                     other => all.push(other),
                 }
             }
         }
         all
+    }
+
+    fn read(&self, queue: QueueId, wanted: &[Wanted]) -> Command {
+        let messages = wanted
+            .iter()
+            .map(|wanted| (wanted.sequence, Some(self.log.message(wanted))))
+            .collect();
+        Command::Fetched { queue, messages }
     }
 
     pub(crate) fn request(&mut self, channel: ChannelKey, request: Request) -> Vec<Seen> {
@@ -177,7 +216,17 @@ impl World {
             self.shard.expire(self.now, &mut self.log, &mut effects);
         }
         self.shard.check_invariants();
-        seen(&effects)
+        let mut all = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Fetch { queue, wanted } if self.answer_fetches => {
+                    let fetched = self.read(queue, &wanted);
+                    all.extend(self.execute(fetched));
+                }
+                other => all.push(other),
+            }
+        }
+        seen(&all)
     }
 
     /// kill -9 after everything appended so far was synced.
@@ -187,6 +236,7 @@ impl World {
             let fact = Fact::decode(record, Content::Skip).unwrap();
             shard.apply(at as u64 + 1, fact);
         }
+        self.log.references = references_of(&shard, self.log.records.len());
         shard.start(self.now, &name("/"), &mut self.log);
         shard.check_invariants();
         self.shard = shard;

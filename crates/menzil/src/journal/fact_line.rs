@@ -87,13 +87,13 @@ fn describe(fact: &Fact) -> String {
         Fact::QueueState { queue, next, below } => {
             format!("QueueState queue={queue} next={next} below={below}")
         }
-        Fact::Stored(stored) => format!(
-            "Stored record={} part={}{} entries={}",
-            stored.origin.index,
-            stored.origin.part,
-            size(&stored.extent),
-            places(&stored.entries)
-        ),
+        Fact::Page { queue, entries } => {
+            let summary = entries.summary();
+            format!(
+                "Page queue={queue} entries={} sequences={}..{} body-bytes={}",
+                summary.count, summary.first, summary.last, summary.body_bytes
+            )
+        }
     }
 }
 
@@ -116,7 +116,8 @@ fn route(binding: &Binding) -> String {
 
 fn size(extent: &Extent) -> String {
     let mut text = format!(" body-bytes={}", extent.body_bytes);
-    if let (Some(first), Some(last)) = (extent.chunks.first(), extent.chunks.last()) {
+    let chunks = extent.chunks;
+    if let (first, Some(last)) = (chunks.first, chunks.indexes().last()) {
         let _ = write!(text, " body-in-records={first}..{last}");
     }
     text
@@ -211,7 +212,7 @@ fn quoted(bytes: &[u8]) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use menzil_model::fact::{Entry, Published, QueueDefinition, Range};
+    use menzil_model::fact::{Chunks, Entry, Published, QueueDefinition, Range};
     use menzil_model::{Message, Name, QueueId, Sequence, TableBuilder};
 
     use super::*;
@@ -270,7 +271,7 @@ mod tests {
             extent: Extent {
                 body_bytes: message.body_bytes(),
                 total_bytes: message.total_bytes(),
-                chunks: Vec::new(),
+                chunks: Chunks::default(),
             },
             message: Some(Arc::new(message)),
             entries: [entry(3, 1, None), entry(4, 7, Some(99))]

@@ -35,7 +35,7 @@ impl Needed {
     pub(crate) fn missing(&self, report: &Report) -> Vec<Position> {
         let of_shard = |(id, state): (&ShardId, &Shard)| {
             let shard = *id;
-            let missing = report.missing(shard, &state.live());
+            let missing = report.missing(shard, &needed(state));
             missing
                 .into_iter()
                 .map(move |index| Position { shard, index })
@@ -51,6 +51,17 @@ impl Needed {
             .apply(index, fact);
         Ok(())
     }
+}
+
+/// Records that the state needs, ascending.
+fn needed(state: &Shard) -> Vec<u64> {
+    let mut needed = Vec::new();
+    state.needs(&mut |first: u64, count, _| {
+        needed.extend((first..).take(usize::try_from(count).unwrap_or(usize::MAX)));
+    });
+    needed.sort_unstable();
+    needed.dedup();
+    needed
 }
 
 impl Replay for Needed {

@@ -70,7 +70,15 @@ fn each_message_comes_once_and_in_its_publishers_order() {
 #[test]
 fn bodies_that_memory_does_not_hold_come_back_from_disk() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(dir.path(), &["--set", "body_cache_bytes=64 KiB"]);
+    let server = Server::start(
+        dir.path(),
+        &[
+            "--set",
+            "body_cache_bytes=0",
+            "--set",
+            "index_page_entries=4",
+        ],
+    );
     let mut client = Client::open(server.port);
     client.declare("q");
     publish_all(server.port, 0, 2000);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{
-    Binding, Content, Destination, Entries, Entry, ExchangeDefinition, ExchangeKind, Extent,
-    FORMAT_VERSION, Fact, Origin, Published, QueueDefinition, Range, Ranges, Stored, Why, tag,
+    Binding, Chunks, Content, Destination, Entries, Entry, ExchangeDefinition, ExchangeKind,
+    Extent, FORMAT_VERSION, Fact, Packed, Published, QueueDefinition, Range, Ranges, Why, tag,
 };
 use crate::table::TableError;
 use crate::wire::{Reader, Truncated};
@@ -23,7 +23,7 @@ pub enum FactError {
     Truncated,
     /// Bytes are left over.
     Trailing,
-    /// Written by a newer version of this program.
+    /// Written by another version of this program.
     Version(u8),
     /// A tag that this version does not know.
     UnknownTag(u8),
@@ -36,6 +36,11 @@ impl std::fmt::Display for FactError {
         match self {
             Self::Truncated => write!(f, "fact ends early"),
             Self::Trailing => write!(f, "bytes are left over after the fact"),
+            Self::Version(version) if *version < FORMAT_VERSION => write!(
+                f,
+                "fact has format version {version}, this program reads {FORMAT_VERSION}: \
+                 start the menzil that wrote this data folder"
+            ),
             Self::Version(version) => write!(
                 f,
                 "fact has format version {version}, this program reads up to {FORMAT_VERSION}: \
@@ -128,11 +133,11 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
             next: Sequence(reader.varint()?),
             below: Sequence(reader.varint()?),
         },
-        tag::STORED => Fact::Stored(Stored {
-            origin: decode_origin(&mut reader)?,
-            extent: decode_extent(&mut reader)?,
-            entries: decode_entries(&mut reader)?,
-        }),
+        tag::PAGE => {
+            let queue = QueueId(reader.varint()?);
+            let (entries, _) = Packed::read(reader.bytes(reader.rest().len())?)?;
+            Fact::Page { queue, entries }
+        }
         other => return Err(FactError::UnknownTag(other)),
     };
     if reader.is_empty() {
@@ -144,12 +149,6 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
 
 fn length(reader: &mut Reader<'_>) -> Result<usize, FactError> {
     usize::try_from(reader.varint()?).map_err(|_| FactError::Truncated)
-}
-
-fn decode_origin(reader: &mut Reader<'_>) -> Result<Origin, FactError> {
-    let index = reader.varint()?;
-    let part = u32::try_from(reader.varint()?).map_err(|_| FactError::Invalid("part"))?;
-    Ok(Origin { index, part })
 }
 
 fn decode_name(reader: &mut Reader<'_>) -> Result<Name, FactError> {
@@ -232,11 +231,10 @@ fn decode_published(reader: &mut Reader<'_>, content: Content) -> Result<Publish
 fn decode_extent(reader: &mut Reader<'_>) -> Result<Extent, FactError> {
     let body_bytes = reader.varint()?;
     let total_bytes = reader.varint()?;
-    let count = reader.varint()?;
-    let mut chunks = Vec::new();
-    for _ in 0..count {
-        chunks.push(reader.varint()?);
-    }
+    let invalid = FactError::Invalid("chunk count");
+    let count = u32::try_from(reader.varint()?).map_err(|_| invalid)?;
+    let first = if count == 0 { 0 } else { reader.varint()? };
+    let chunks = Chunks { first, count };
     Ok(Extent {
         body_bytes,
         total_bytes,
@@ -294,11 +292,13 @@ pub fn read_message(record: &[u8], part: u32, chunks: Vec<Bytes>) -> Result<Mess
         return Err(missing);
     };
     let message = published.message.ok_or(missing)?;
-    if published.extent.chunks.is_empty() {
+    if published.extent.chunks.count == 0 {
         return Ok(Arc::unwrap_or_clone(message));
     }
     let bytes: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-    if chunks.len() != published.extent.chunks.len() || bytes != published.extent.body_bytes {
+    if chunks.len() != published.extent.chunks.count as usize
+        || bytes != published.extent.body_bytes
+    {
         return Err(FactError::Invalid("chunks of another body"));
     }
     let name = |bytes| Name::new(bytes).ok_or(FactError::Invalid("name"));

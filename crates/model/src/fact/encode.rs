@@ -84,12 +84,10 @@ impl Fact {
                 out.put_varint(next.0);
                 out.put_varint(below.0);
             }
-            Self::Stored(stored) => {
-                out.put_u8(tag::STORED);
-                out.put_varint(stored.origin.index);
-                out.put_varint(stored.origin.part.into());
-                encode_extent(&stored.extent, out);
-                encode_entries(&stored.entries, out);
+            Self::Page { queue, entries } => {
+                out.put_u8(tag::PAGE);
+                out.put_varint(queue.0);
+                out.put(entries.as_bytes());
             }
         }
     }
@@ -141,7 +139,7 @@ fn encode_published(published: &Published, out: &mut Vec<u8>) {
         out.put_short_string(message.exchange());
         out.put_short_string(message.routing_key());
         out.put_long_string(message.properties());
-        if published.extent.chunks.is_empty() {
+        if published.extent.chunks.count == 0 {
             out.put(message.inline_body());
             for part in message.chunks() {
                 out.put(part);
@@ -153,9 +151,9 @@ fn encode_published(published: &Published, out: &mut Vec<u8>) {
 fn encode_extent(extent: &Extent, out: &mut Vec<u8>) {
     out.put_varint(extent.body_bytes);
     out.put_varint(extent.total_bytes);
-    out.put_varint(extent.chunks.len() as u64);
-    for index in &extent.chunks {
-        out.put_varint(*index);
+    out.put_varint(extent.chunks.count.into());
+    if extent.chunks.count > 0 {
+        out.put_varint(extent.chunks.first);
     }
 }
 

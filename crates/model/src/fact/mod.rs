@@ -13,6 +13,8 @@
 
 mod decode;
 mod encode;
+mod packed;
+mod runs;
 mod tag;
 #[cfg(test)]
 mod tests;
@@ -23,11 +25,12 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 pub use decode::{FactError, read_chunk, read_message};
+pub use packed::{Packed, PackedEntries, PackedSummary, StoredEntry};
 
 use crate::{Class, ExchangeId, Message, Name, QueueId, Sequence, Table};
 
 /// The version that [`Fact::encode`] writes.
-pub const FORMAT_VERSION: u8 = 1;
+pub const FORMAT_VERSION: u8 = 2;
 
 /// How an exchange routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,16 +150,31 @@ pub struct Entry {
 /// The entries of one message; most have one or two.
 pub type Entries = SmallVec<[Entry; 2]>;
 
+/// The records that hold a large body in parts: consecutive ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Chunks {
+    /// Index of the first; 0 where there is none.
+    pub first: u64,
+    /// How many; 0 where the body is in the message's own record.
+    pub count: u32,
+}
+
+impl Chunks {
+    /// Their indexes, in the order of the body.
+    pub fn indexes(self) -> impl Iterator<Item = u64> {
+        (self.first..).take(self.count as usize)
+    }
+}
+
 /// How large a message is and where its large body lies.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Extent {
     /// Bytes of the body alone, which length limits count.
     pub body_bytes: u64,
     /// Bytes of envelope, properties and body.
     pub total_bytes: u64,
-    /// Indexes of the chunk records that hold the body, in order; empty where the body is in
-    /// the `Published` record itself.
-    pub chunks: Vec<u64>,
+    /// The chunk records that hold the body; none where it is in the `Published` record itself.
+    pub chunks: Chunks,
 }
 
 /// Names a published message for ever: the record that it is in and, where that record is a
@@ -177,17 +195,6 @@ pub struct Published {
     /// Its size.
     pub extent: Extent,
     /// Its places.
-    pub entries: Entries,
-}
-
-/// A published message of an earlier record, as a checkpoint names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// Where it was published.
-    pub origin: Origin,
-    /// Its size.
-    pub extent: Extent,
-    /// The places it still has.
     pub entries: Entries,
 }
 
@@ -294,8 +301,13 @@ pub enum Fact {
         /// As in `Delivering`.
         below: Sequence,
     },
-    /// Checkpoint: a message that queues still hold.
-    Stored(Stored),
+    /// Checkpoint: entries of a queue, of messages that earlier records hold.
+    Page {
+        /// Which queue.
+        queue: QueueId,
+        /// The entries.
+        entries: Packed,
+    },
 }
 
 /// Whether [`Fact::decode`] copies message contents out or only their sizes.
@@ -324,7 +336,7 @@ impl Fact {
             | Self::Published(_)
             | Self::Settled { .. }
             | Self::Delivering { .. }
-            | Self::Stored(_) => Class::Message,
+            | Self::Page { .. } => Class::Message,
             Self::Group(facts) => facts
                 .iter()
                 .map(Self::class)

@@ -14,4 +14,5 @@ pub(super) const DELIVERING: u8 = 19;
 pub(super) const GROUP: u8 = 20;
 pub(super) const NUMBERING: u8 = 32;
 pub(super) const QUEUE_STATE: u8 = 33;
-pub(super) const STORED: u8 = 34;
+// 34 was a message that queues still hold, in format version 1.
+pub(super) const PAGE: u8 = 35;

@@ -6,6 +6,23 @@ use crate::Value;
 use proptest::prelude::*;
 use smallvec::smallvec;
 
+fn page() -> Packed {
+    let entry = StoredEntry {
+        sequence: Sequence(5),
+        origin: Origin { index: 77, part: 3 },
+        extent: Extent {
+            body_bytes: 1,
+            total_bytes: 2,
+            chunks: Chunks {
+                first: 75,
+                count: 2,
+            },
+        },
+        expires_at: None,
+    };
+    Packed::pack(std::iter::once(entry)).unwrap()
+}
+
 fn samples() -> Vec<Fact> {
     let arguments = TableBuilder::new()
         .field("x-max-length", Value::I32(5))
@@ -28,7 +45,7 @@ fn samples() -> Vec<Fact> {
         extent: Extent {
             body_bytes: 4,
             total_bytes: message.total_bytes(),
-            chunks: vec![],
+            chunks: Chunks::default(),
         },
         message: Some(Arc::new(message)),
         entries: smallvec![
@@ -102,15 +119,10 @@ fn samples() -> Vec<Fact> {
             next: Sequence(8),
             below: Sequence(3),
         },
-        Fact::Stored(Stored {
-            origin: Origin { index: 77, part: 3 },
-            extent: Extent {
-                body_bytes: 1,
-                total_bytes: 2,
-                chunks: vec![75, 76],
-            },
-            entries: smallvec![],
-        }),
+        Fact::Page {
+            queue: QueueId(9),
+            entries: page(),
+        },
     ]
 }
 
@@ -135,14 +147,14 @@ fn transient_entries_are_not_written() {
         expires_at: None,
         durable,
     };
-    let stored = Stored {
-        origin: Origin { index: 1, part: 0 },
+    let published = Published {
+        message: None,
         extent: Extent::default(),
         entries: smallvec![entry(1, true), entry(2, false)],
     };
     let mut bytes = Vec::new();
-    Fact::Stored(stored).encode(&mut bytes);
-    let Ok(Fact::Stored(read)) = Fact::decode(&bytes, Content::Keep) else {
+    Fact::Published(published).encode(&mut bytes);
+    let Ok(Fact::Published(read)) = Fact::decode(&bytes, Content::Skip) else {
         panic!()
     };
     assert_eq!(read.entries.as_slice(), [entry(1, true)]);

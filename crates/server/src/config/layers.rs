@@ -415,7 +415,7 @@ mod tests {
             ("journal_pending_bytes_max", "0"),
             ("checkpoint_bytes", "0"),
             ("checkpoint_seconds", "0"),
-            ("body_cache_bytes", "0"),
+            ("index_page_entries", "3"),
             ("read_threads", "0"),
             ("password_checks_max", "0"),
             ("connections_max", "0"),

@@ -68,26 +68,28 @@ pub(crate) fn checkpoint_all(node: &Node) {
     }
 }
 
-/// The state is frozen while the shard is held, as bytes; writing them holds nobody.
+/// The state is frozen while the shard is held; writing it holds nobody.
 fn checkpoint(node: &Node, shard: &ShardDriver) -> Result<(), String> {
-    let mut payload = Vec::new();
     let before_ms = node.clock.uptime_ms();
-    let (index, live) =
-        shard.checkpoint(node, &mut |fact| write_checkpoint_fact(fact, &mut payload));
+    let (frozen, mut needed, index) = shard.freeze(node);
     let held_ms = node.clock.uptime_ms().saturating_sub(before_ms);
+    needed.sort_unstable();
+    needed.dedup();
+    let mut payload = Vec::new();
+    frozen.write(&mut |fact| write_checkpoint_fact(fact, &mut payload));
     log::debug(
         "checkpoint",
         &[
             ("virtual_host", &shard.name),
             ("index", &index),
             ("bytes", &payload.len()),
-            ("records_needed", &live.len()),
+            ("records_needed", &needed.len()),
             ("held_ms", &held_ms),
         ],
     );
     node.wait_committed(shard, index);
     node.journal
-        .install_checkpoint(shard.id, index, &[&payload], live.into_iter())
+        .install_checkpoint(shard.id, index, &[&payload], needed.into_iter())
         .map_err(|error| error.to_string())
 }
 

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use menzil_core::Command;
-use menzil_model::fact::{Origin, read_chunk, read_message};
-use menzil_model::{Message, Position, ShardId};
+use menzil_core::{Command, Effect, Wanted};
+use menzil_model::fact::{read_chunk, read_message};
+use menzil_model::{Message, Position, QueueId, ShardId};
 use parking_lot::{Condvar, Mutex};
 
 use super::Node;
@@ -28,16 +28,20 @@ struct Backlog {
 
 struct Fetch {
     shard: ShardId,
-    origin: Origin,
-    chunks: Vec<u64>,
+    queue: QueueId,
+    wanted: Vec<Wanted>,
 }
 
 impl Fetches {
-    pub(crate) fn push(&self, shard: &ShardDriver, origin: Origin, chunks: Vec<u64>) {
+    /// Takes in an effect of a shard that asks for messages; others are none of its business.
+    pub(crate) fn push(&self, shard: ShardId, effect: Effect) {
+        let Effect::Fetch { queue, wanted } = effect else {
+            return;
+        };
         let fetch = Fetch {
-            shard: shard.id,
-            origin,
-            chunks,
+            shard,
+            queue,
+            wanted,
         };
         self.backlog.lock().fetches.push_back(fetch);
         self.arrived.notify_one();
@@ -70,50 +74,64 @@ pub(crate) fn fetch_loop(node: &Node) {
         let Some(shard) = node.shards.values().find(|shard| shard.id == fetch.shard) else {
             continue;
         };
-        let read = read(node, &fetch);
-        let origin = fetch.origin;
-        let message = read.as_ref().ok().map(Arc::clone);
-        let fetched = Command::Fetched { origin, message };
+        let mut unread = Vec::new();
+        let mut messages = Vec::with_capacity(fetch.wanted.len());
+        for wanted in &fetch.wanted {
+            let message = match read(node, fetch.shard, wanted) {
+                Ok(message) => Some(message),
+                Err(why) => {
+                    unread.push((wanted.origin.index, why));
+                    None
+                }
+            };
+            messages.push((wanted.sequence, message));
+        }
+        let queue = fetch.queue;
+        let fetched = Command::Fetched { queue, messages };
         let mut batch = shard.batch(node);
         let damaged_before = batch.damaged();
         batch.execute(fetched, &mut touched);
+        // A record that was settled meanwhile may be gone, and nobody misses it.
         let is_lost = batch.damaged() > damaged_before;
         drop(batch);
-        // A record that was settled meanwhile may be gone, and nobody misses it.
-        if let (Err(why), true) = (read, is_lost) {
-            log::error(
-                "message cannot be read and is dropped",
-                &[
-                    ("virtual_host", &shard.name),
-                    ("record", &fetch.position(origin.index)),
-                    ("why", &why),
-                ],
-            );
+        if is_lost {
+            report(shard, &unread);
         }
         node.flush(&mut touched);
     }
 }
 
-impl Fetch {
-    fn position(&self, index: u64) -> Position {
-        Position {
-            shard: self.shard,
+fn report(shard: &ShardDriver, unread: &[(u64, String)]) {
+    for (index, why) in unread {
+        let index = *index;
+        let shard_id = shard.id;
+        let record = Position {
+            shard: shard_id,
             index,
-        }
+        };
+        log::error(
+            "message cannot be read and is dropped",
+            &[
+                ("virtual_host", &shard.name),
+                ("record", &record),
+                ("why", why),
+            ],
+        );
     }
 }
 
-fn read(node: &Node, fetch: &Fetch) -> Result<Arc<Message>, String> {
-    let chunks = fetch
+fn read(node: &Node, shard: ShardId, wanted: &Wanted) -> Result<Arc<Message>, String> {
+    let chunks = wanted
         .chunks
-        .iter()
+        .indexes()
         .map(|index| {
-            let record = read_record(node, fetch.position(*index))?;
+            let record = read_record(node, Position { shard, index })?;
             read_chunk(&record).map_err(|error| error.to_string())
         })
         .collect::<Result<_, String>>()?;
-    let record = read_record(node, fetch.position(fetch.origin.index))?;
-    read_message(&record, fetch.origin.part, chunks)
+    let index = wanted.origin.index;
+    let record = read_record(node, Position { shard, index })?;
+    read_message(&record, wanted.origin.part, chunks)
         .map(Arc::new)
         .map_err(|error| error.to_string())
 }

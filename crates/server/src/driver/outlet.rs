@@ -35,10 +35,7 @@ impl Outlet<'_> {
 
     fn open_outbound(&mut self, to: ConnectionId) -> Option<&mut OutboundGuard> {
         let link = self.links.get(&to)?;
-        if link.touch() {
-            self.touched.push(Arc::clone(link));
-        }
-        self.open.outbound(link)
+        self.open.outbound(link, self.touched)
     }
 }
 
@@ -54,8 +51,8 @@ impl Effects for Outlet<'_> {
                 to.connection
             }
             Effect::Connection { to, .. } => *to,
-            Effect::Fetch { origin, chunks } => {
-                self.node.fetches.push(self.driver, *origin, chunks.clone());
+            Effect::Fetch { .. } => {
+                self.node.fetches.push(self.driver.id, effect);
                 return;
             }
         };
@@ -107,14 +104,22 @@ impl Open {
         self.held.get_mut(at).map(|(_, outbound)| outbound)
     }
 
-    /// The connection's, held from now on.
-    pub(crate) fn outbound(&mut self, link: &Arc<Link>) -> Option<&mut OutboundGuard> {
+    /// The connection's, held from now on, and its link noted as to be flushed.
+    pub(crate) fn outbound(
+        &mut self,
+        link: &Arc<Link>,
+        touched: &mut Touched,
+    ) -> Option<&mut OutboundGuard> {
         if self.find(link.id).is_none() {
             if self.held.len() >= HELD_MAX {
                 self.held.clear();
             }
             self.recent = self.held.len();
             self.held.push((link.id, link.outbound_kept()));
+            // Only now: who is told before this to flush it, and has not, waits for the lock.
+            if link.touch() {
+                touched.push(Arc::clone(link));
+            }
         }
         self.get(self.recent)
     }

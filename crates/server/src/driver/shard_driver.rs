@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use menzil_core::{ChannelKey, Command, PublishRef, QueueSummary, Shard, Summary};
+use menzil_core::{ChannelKey, Command, Frozen, PublishRef, QueueSummary, Shard, Summary};
 use menzil_journal::Marks;
-use menzil_model::{ConnectionId, DeliveryTag, Fact, Map, Name, ShardId};
+use menzil_model::{ConnectionId, DeliveryTag, Map, Name, ShardId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
@@ -72,15 +72,18 @@ impl ShardDriver {
         (shard.summary(), shard.counters(), shard.queues())
     }
 
-    /// The whole durable state, fact by fact, the indexes of the records it needs, and the
-    /// index it stands at.
-    pub(crate) fn checkpoint(&self, node: &Node, sink: &mut dyn FnMut(&Fact)) -> (u64, Vec<u64>) {
+    /// The whole durable state, the indexes of the records it needs, and the index it stands at.
+    pub(crate) fn freeze(&self, node: &Node) -> (Frozen, Vec<u64>, u64) {
         let mut state = self.state.lock();
         state
             .shard
             .finish(&mut ShardLog::new(&node.journal, self.id));
-        state.shard.checkpoint(sink);
-        (self.marks.appended(), state.shard.live())
+        let mut needed = Vec::new();
+        let mut each = |first: u64, count, _| {
+            needed.extend((first..).take(usize::try_from(count).unwrap_or(usize::MAX)));
+        };
+        state.shard.needs(&mut each);
+        (state.shard.freeze(), needed, self.marks.appended())
     }
 
     /// About how many bytes a checkpoint of it takes.
@@ -183,8 +186,12 @@ impl<'a> Batch<'a> {
 
     /// The sending side of a connection, held until the batch ends as those of the others that
     /// it has something for: who works in a batch must not take it otherwise.
-    pub(crate) fn outbound(&mut self, link: &Arc<Link>) -> Option<&mut OutboundGuard> {
-        self.open.outbound(link)
+    pub(crate) fn outbound(
+        &mut self,
+        link: &Arc<Link>,
+        touched: &mut Touched,
+    ) -> Option<&mut OutboundGuard> {
+        self.open.outbound(link, touched)
     }
 
     /// Entries lost so far because their record could not be read.

@@ -1,0 +1,130 @@
+//! How much memory the messages of a shard take. Entries hold their messages themselves; here
+//! is only the sum, and whose turn it is to let go when it is too much: of durable messages, for
+//! they can be read again.
+//!
+//! Invariant: every queue that holds a message is in the line.
+
+use std::collections::VecDeque;
+
+use menzil_model::QueueId;
+
+/// What is known of one queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Holding {
+    /// Bytes that are part of the sum.
+    bytes: u64,
+    in_line: bool,
+    /// Entries of it went out since its last turn.
+    is_warm: bool,
+}
+
+impl Holding {
+    /// Entries go out.
+    pub(crate) fn warm(&mut self) {
+        self.is_warm = true;
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct ContentMemory {
+    bytes: u64,
+    bytes_max: u64,
+    line: VecDeque<QueueId>,
+}
+
+impl ContentMemory {
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        Self {
+            bytes_max,
+            ..Self::default()
+        }
+    }
+
+    /// Bytes that messages take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether some are to go.
+    pub(crate) fn is_over(&self) -> bool {
+        self.bytes > self.bytes_max
+    }
+
+    /// Bytes of the messages behind the head that a queue may hold.
+    pub(crate) fn reach(&self, has_consumers: bool) -> u64 {
+        let half = self.bytes_max / 2;
+        if has_consumers {
+            half
+        } else {
+            half.min(IDLE_REACH_BYTES)
+        }
+    }
+
+    /// Bytes that a queue may ask to have read at once.
+    pub(crate) fn run_bytes(&self) -> u64 {
+        let others = self.line.len().max(1) as u64;
+        (self.bytes_max / 2 / others).min(RUN_BYTES_MAX)
+    }
+
+    /// Takes note of what a queue holds now.
+    pub(crate) fn note(&mut self, queue: QueueId, holding: &mut Holding, bytes: u64) {
+        self.bytes = self.bytes - holding.bytes + bytes;
+        holding.bytes = bytes;
+        if bytes > 0 && !holding.in_line {
+            holding.in_line = true;
+            self.line.push_back(queue);
+        }
+    }
+
+    /// A queue is gone.
+    pub(crate) fn forget(&mut self, holding: Holding) {
+        self.bytes -= holding.bytes;
+    }
+
+    /// Queues that wait for their turn.
+    pub(crate) fn line_len(&self) -> usize {
+        self.line.len()
+    }
+
+    /// The queue whose turn it is.
+    pub(crate) fn next(&mut self) -> Option<QueueId> {
+        self.line.pop_front()
+    }
+
+    /// It goes to the end, and keeps what it has. False where it has had that grace before.
+    pub(crate) fn spare(&mut self, queue: QueueId, holding: &mut Holding) -> bool {
+        if std::mem::take(&mut holding.is_warm) {
+            self.line.push_back(queue);
+            return true;
+        }
+        false
+    }
+
+    /// It has let go of what it could, and holds `bytes` still.
+    pub(crate) fn stripped(&mut self, queue: QueueId, holding: &mut Holding, bytes: u64) {
+        holding.in_line = false;
+        self.note(queue, holding, bytes);
+    }
+
+    /// It goes to the end, for now is not its time.
+    pub(crate) fn put_back(&mut self, queue: QueueId) {
+        self.line.push_back(queue);
+    }
+
+    /// Checks the sum; for tests.
+    pub(crate) fn check_invariants(&self, holdings: impl Iterator<Item = Holding>) {
+        let mut bytes = 0;
+        for holding in holdings {
+            bytes += holding.bytes;
+            assert!(holding.bytes == 0 || holding.in_line);
+        }
+        assert_eq!(self.bytes, bytes, "content bytes are off");
+    }
+}
+
+/// What a queue that nobody consumes from holds in memory: its next consumer has something to
+/// begin with.
+const IDLE_REACH_BYTES: u64 = 256 << 10;
+
+const RUN_BYTES_MAX: u64 = 256 << 10;

@@ -1,0 +1,157 @@
+//! Messages of entries near the head that are not in memory: what is to be read next, and what
+//! came of it.
+//!
+//! A backlog is read in runs. The next one is asked for when half of the last is used up, so
+//! that a consumer that keeps taking never waits for the disk.
+
+use std::sync::Arc;
+
+use menzil_model::{Message, Sequence};
+
+use super::Index;
+use crate::effect::Wanted;
+use crate::queue::item::Held;
+
+/// Where the message of the head is.
+pub(crate) enum Body {
+    /// In memory.
+    Here(Arc<Message>),
+    /// On its way.
+    Asked,
+    /// In the journal only.
+    Away,
+}
+
+/// How far reading has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fetching {
+    /// Runs that were asked for and not answered.
+    underway: u32,
+    /// Messages of the last run; 0 where nothing was read of late.
+    run: u64,
+    /// Of those that were read, how many have not gone out.
+    left: u64,
+}
+
+impl Fetching {
+    /// The head went out.
+    pub(super) fn used(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+
+    /// Messages that were read are here no more.
+    pub(super) fn forget(&mut self) {
+        self.left = 0;
+    }
+}
+
+/// Most of one run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunMax {
+    pub(crate) messages: usize,
+    pub(crate) bytes: u64,
+}
+
+impl Index {
+    /// The message of the next entry to go out.
+    pub(crate) fn head_body(&self) -> Option<Body> {
+        let held = self.next_held()?;
+        Some(match &held.content {
+            Some(message) => Body::Here(Arc::clone(message)),
+            None if held.asked => Body::Asked,
+            None => Body::Away,
+        })
+    }
+
+    /// Whether the next run is to be asked for.
+    pub(crate) fn runs_low(&self) -> bool {
+        self.fetching.run > 0 && self.fetching.underway == 0 && self.is_half_used()
+    }
+
+    fn is_half_used(&self) -> bool {
+        self.fetching.left <= self.fetching.run / 2
+    }
+
+    /// The next messages that are not in memory, in order; they count as asked for.
+    pub(crate) fn ask(&mut self, max: RunMax) -> Vec<Wanted> {
+        let ahead = usize::try_from(self.fetching.left).unwrap_or(usize::MAX);
+        self.open_pages(ahead.saturating_add(max.messages));
+        let mut wanted = Vec::new();
+        let mut room = max.bytes;
+        let mut front = self.head.iter_mut().peekable();
+        let mut returned = self.returned.values_mut().peekable();
+        loop {
+            let is_returned = match (front.peek(), returned.peek()) {
+                (Some(f), Some(r)) => r.sequence() < f.sequence(),
+                (front, _) => front.is_none(),
+            };
+            let next = if is_returned {
+                returned.next()
+            } else {
+                front.next()
+            };
+            let Some(held) = next.filter(|_| wanted.len() < max.messages) else {
+                break;
+            };
+            if held.content.is_some() || held.asked {
+                continue;
+            }
+            let bytes = held.item.extent.total_bytes;
+            if bytes > room && !wanted.is_empty() {
+                break;
+            }
+            room = room.saturating_sub(bytes);
+            held.asked = true;
+            wanted.push(Wanted {
+                sequence: held.item.sequence,
+                origin: held.item.origin,
+                chunks: held.item.extent.chunks,
+            });
+        }
+        self.fetching.underway += u32::from(!wanted.is_empty());
+        self.fetching.run = wanted.len() as u64;
+        wanted
+    }
+
+    /// Opens pages until the head has that many entries; it stays within two runs and a page.
+    fn open_pages(&mut self, count: usize) {
+        let most = 2 * self.page_entries.max(512);
+        while self.head.len() < count.min(most) {
+            let Some(page) = self.pages.pop_front() else {
+                return;
+            };
+            self.head.extend(page.open(self.durable));
+        }
+    }
+
+    /// A run was answered.
+    pub(crate) fn answered(&mut self) {
+        self.fetching.underway = self.fetching.underway.saturating_sub(1);
+    }
+
+    /// Takes in a message that was read. False where nobody waits for it any more.
+    pub(crate) fn provide(&mut self, sequence: Sequence, content: Option<Arc<Message>>) -> bool {
+        let held = match self.returned.get_mut(&sequence) {
+            Some(held) => Some(held),
+            None => find(&mut self.head, sequence),
+        };
+        let Some(held) = held.filter(|held| held.asked) else {
+            return false;
+        };
+        held.asked = false;
+        if content.is_some() && held.content.is_none() {
+            held.content = content;
+            self.content_bytes += held.held_bytes();
+            self.fetching.left += 1;
+        }
+        true
+    }
+}
+
+fn find(list: &mut std::collections::VecDeque<Held>, sequence: Sequence) -> Option<&mut Held> {
+    let at = match list.front() {
+        Some(first) if first.sequence() == sequence => 0,
+        _ => list.binary_search_by_key(&sequence, Held::sequence).ok()?,
+    };
+    list.get_mut(at)
+}

@@ -1,0 +1,99 @@
+//! An entry as a queue holds it, and the message it may hold with it.
+
+use std::sync::Arc;
+
+use menzil_model::fact::{Extent, Origin, StoredEntry};
+use menzil_model::{Message, Sequence};
+
+/// Memory that an entry and its message take beside the message's own bytes.
+const HELD_OVERHEAD_BYTES: u64 = 250;
+
+/// An entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Item {
+    pub(crate) sequence: Sequence,
+    /// Where the message was published; index 0 where the journal does not have it.
+    pub(crate) origin: Origin,
+    pub(crate) extent: Extent,
+    pub(crate) expires_at: Option<u64>,
+    /// The journal has the entry, not only the message.
+    pub(crate) durable: bool,
+    /// It went out before, or may have before a crash.
+    pub(crate) redelivered: bool,
+}
+
+impl Item {
+    /// An entry that was packed.
+    pub(crate) fn unpacked(entry: StoredEntry, durable: bool) -> Self {
+        Self {
+            sequence: entry.sequence,
+            origin: entry.origin,
+            extent: entry.extent,
+            expires_at: entry.expires_at,
+            durable,
+            redelivered: false,
+        }
+    }
+
+    /// What of it is packed.
+    pub(crate) fn to_stored(self) -> StoredEntry {
+        StoredEntry {
+            sequence: self.sequence,
+            origin: self.origin,
+            extent: self.extent,
+            expires_at: self.expires_at,
+        }
+    }
+
+    /// Whether the message can be read from the journal.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.origin.index != 0
+    }
+
+    /// Memory that its message takes.
+    pub(crate) fn content_cost(&self) -> u64 {
+        self.extent.total_bytes.saturating_add(HELD_OVERHEAD_BYTES)
+    }
+}
+
+/// An entry with its message, where that is in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) item: Item,
+    /// Always there where the journal does not have it.
+    pub(crate) content: Option<Arc<Message>>,
+    /// The driver was asked for it.
+    pub(crate) asked: bool,
+}
+
+impl Held {
+    pub(crate) fn new(item: Item, content: Option<Arc<Message>>) -> Self {
+        Self {
+            item,
+            content,
+            asked: false,
+        }
+    }
+
+    pub(crate) fn sequence(&self) -> Sequence {
+        self.item.sequence
+    }
+
+    /// Memory that its message takes, 0 where that is not here.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        match self.content {
+            Some(_) => self.item.content_cost(),
+            None => 0,
+        }
+    }
+
+    /// Lets a message go that can be read again. Returns the memory that gives back.
+    pub(crate) fn strip(&mut self) -> u64 {
+        if !self.item.is_stored() {
+            return 0;
+        }
+        let bytes = self.held_bytes();
+        self.content = None;
+        bytes
+    }
+}

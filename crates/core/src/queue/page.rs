@@ -1,0 +1,93 @@
+//! A page of a queue's middle: entries that nobody looks at for a while. Pages are shared with
+//! frozen states and never changed in place.
+//!
+//! Invariant: there is at least one entry, sequences ascend, and the sums are those of the
+//! entries.
+
+use std::sync::Arc;
+
+use menzil_model::Sequence;
+use menzil_model::fact::{Packed, PackedSummary};
+
+use super::item::{Held, Item};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    pub(crate) first: Sequence,
+    pub(crate) last: Sequence,
+    pub(crate) count: u64,
+    pub(crate) body_bytes: u64,
+    pub(crate) expires_first: Option<u64>,
+    /// Memory that messages take which are here.
+    pub(crate) content_bytes: u64,
+    pub(crate) form: Form,
+}
+
+/// How the entries are kept.
+#[derive(Clone, Debug)]
+pub(crate) enum Form {
+    /// All can be read from the journal and none is here.
+    Packed(Packed),
+    /// Some have their message with them.
+    Plain(Arc<Vec<Held>>),
+}
+
+impl Page {
+    /// Puts entries away, as small as may be; `None` of none.
+    pub(crate) fn seal(entries: Vec<Held>) -> Option<Self> {
+        if entries
+            .iter()
+            .all(|held| held.content.is_none() && held.item.is_stored())
+        {
+            let packed = Packed::pack(entries.iter().map(|held| held.item.to_stored()))?;
+            let summary = packed.summary();
+            return Some(Self::packed(packed, summary));
+        }
+        Some(Self {
+            first: entries.first()?.sequence(),
+            last: entries.last()?.sequence(),
+            count: entries.len() as u64,
+            body_bytes: entries.iter().map(|e| e.item.extent.body_bytes).sum(),
+            expires_first: entries.iter().filter_map(|e| e.item.expires_at).min(),
+            content_bytes: entries.iter().map(Held::held_bytes).sum(),
+            form: Form::Plain(Arc::new(entries)),
+        })
+    }
+
+    /// A page of a checkpoint.
+    pub(crate) fn packed(packed: Packed, summary: PackedSummary) -> Self {
+        Self {
+            first: summary.first,
+            last: summary.last,
+            count: summary.count,
+            body_bytes: summary.body_bytes,
+            expires_first: summary.expires_first,
+            content_bytes: 0,
+            form: Form::Packed(packed),
+        }
+    }
+
+    /// The entries. Those of a packed page are in the journal if their queue is: `durable`.
+    pub(crate) fn open(self, durable: bool) -> Vec<Held> {
+        match self.form {
+            Form::Packed(packed) => packed
+                .entries()
+                .map(|entry| Held::new(Item::unpacked(entry, durable), None))
+                .collect(),
+            Form::Plain(entries) => Arc::unwrap_or_clone(entries),
+        }
+    }
+
+    /// The entries, to look at.
+    pub(crate) fn items(&self, durable: bool) -> Box<dyn Iterator<Item = Item> + '_> {
+        match &self.form {
+            Form::Packed(packed) => Box::new(
+                packed
+                    .entries()
+                    .map(move |entry| Item::unpacked(entry, durable)),
+            ),
+            Form::Plain(entries) => Box::new(entries.iter().map(|held| held.item)),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Messages that are not in memory: asking for them, taking them in, and letting others go.
+
+use std::sync::Arc;
+
+use menzil_model::fact::{Range, Ranges, Why};
+use menzil_model::{Fact, Message, QueueId, Sequence};
+
+use super::Shard;
+use crate::effect::Effect;
+use crate::queue::{Body, RunMax};
+use crate::turn::Turn;
+
+/// Messages that are asked for at once.
+const RUN_MESSAGES_MAX: usize = 256;
+
+impl Shard {
+    /// The message of the head; asks the driver for it, and some behind it, where it is not in
+    /// memory.
+    pub(super) fn content_of(&mut self, turn: &mut Turn<'_>, id: QueueId) -> Option<Arc<Message>> {
+        let queue = self.queues.get_mut(&id)?;
+        match queue.index.head_body()? {
+            Body::Here(message) => {
+                if queue.index.runs_low() {
+                    self.ask(turn, id);
+                }
+                Some(message)
+            }
+            Body::Asked => None,
+            Body::Away => {
+                self.ask(turn, id);
+                None
+            }
+        }
+    }
+
+    fn ask(&mut self, turn: &mut Turn<'_>, id: QueueId) {
+        let max = RunMax {
+            messages: RUN_MESSAGES_MAX,
+            bytes: self.content.run_bytes(),
+        };
+        let Some(queue) = self.queues.get_mut(&id) else {
+            return;
+        };
+        let wanted = queue.index.ask(max);
+        if !wanted.is_empty() {
+            turn.effects.effect(Effect::Fetch { queue: id, wanted });
+        }
+    }
+
+    /// Takes in a run of messages that was read from the journal.
+    pub(super) fn fetched(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: QueueId,
+        messages: Vec<(Sequence, Option<Arc<Message>>)>,
+    ) {
+        self.counters.fetched += messages.len() as u64;
+        let Some(queue) = self.queues.get_mut(&id) else {
+            return;
+        };
+        queue.index.answered();
+        let mut damaged = Vec::new();
+        for (sequence, message) in messages {
+            let is_lost = message.is_none();
+            if queue.index.provide(sequence, message) && is_lost {
+                damaged.push(sequence);
+            }
+        }
+        damaged.sort_unstable();
+        for sequence in damaged {
+            self.drop_damaged(turn, id, sequence);
+        }
+        self.touch(id);
+        self.resume_parked(turn, &[id]);
+    }
+
+    /// The record of a message cannot be read: its entry goes, and is counted. Entries in other
+    /// queues go when their turn comes.
+    fn drop_damaged(&mut self, turn: &mut Turn<'_>, queue: QueueId, sequence: Sequence) {
+        let durable = self
+            .queues
+            .get(&queue)
+            .is_some_and(|queue| queue.definition.durable);
+        let range = Range {
+            first: sequence,
+            last: sequence,
+        };
+        let fact = Fact::Settled {
+            queue,
+            ranges: Ranges::from_slice(&[range]),
+            why: Why::Damaged,
+        };
+        self.record(turn, fact, durable);
+    }
+
+    /// At the end of a turn: takes note of what the queue holds in memory, and has others let
+    /// go of theirs where all together hold too much, first those from which nothing goes out.
+    pub(super) fn note_content(&mut self, id: QueueId) {
+        if let Some(queue) = self.queues.get_mut(&id) {
+            let bytes = queue.index.content_bytes();
+            self.content.note(id, &mut queue.content, bytes);
+        }
+        let mut turns = 2 * self.content.line_len();
+        while self.content.is_over() && turns > 0 {
+            turns -= 1;
+            let Some(next) = self.content.next() else {
+                return;
+            };
+            let Some(queue) = self.queues.get_mut(&next) else {
+                continue;
+            };
+            if next == id {
+                self.content.put_back(id);
+            } else if !self.content.spare(next, &mut queue.content) {
+                queue.index.strip();
+                let bytes = queue.index.content_bytes();
+                self.content.stripped(next, &mut queue.content, bytes);
+            }
+        }
+    }
+}
