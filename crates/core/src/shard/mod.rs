@@ -379,7 +379,7 @@ impl Shard {
                 }
                 self.reset_timer(id);
             }
-            self.note_content(id);
+            self.note_content(id, place);
         }
     }
 
