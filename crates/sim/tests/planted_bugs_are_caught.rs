@@ -56,7 +56,7 @@ fn a_lost_overflow_is_caught() {
 
 #[test]
 fn a_group_in_two_records_is_caught() {
-    is_caught(Sabotage::GroupSplit, 100, 1300, "length limit dropped");
+    is_caught(Sabotage::GroupSplit, 270, 1300, "length limit dropped");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_missing_part_of_a_body_is_caught() {
 
 #[test]
 fn a_lost_purge_is_caught() {
-    is_caught(Sabotage::PurgeLost, 8, 400, "resurrected");
+    is_caught(Sabotage::PurgeLost, 88, 400, "resurrected");
 }
 
 #[test]
