@@ -111,8 +111,8 @@ impl Shard {
     pub(super) fn arrive(&mut self, turn: &mut Turn<'_>, mut passage: Passage<'_>) {
         self.counters.routed += 1;
         for target in Self::targets(passage.route) {
-            if let Some(entry) = self.entry_for(turn, target, passage.route)
-                && !self.hand_over(turn, &mut passage, target, &entry)
+            if !self.hand_over(turn, &mut passage, target)
+                && let Some(entry) = self.entry_for(turn, target, passage.route)
             {
                 self.enter(&mut passage, target, &entry);
             }
@@ -142,12 +142,10 @@ impl Shard {
         route: &Route,
     ) -> Option<Entry> {
         let queue = self.queues.at(place, id)?;
-        let ttl = [route.ttl, queue.settings.message_ttl];
-        let ttl = ttl.into_iter().flatten().min();
         Some(Entry {
             queue: id,
             sequence: Sequence(queue.next_sequence),
-            expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
+            expires_at: queue.expires_at(turn.now, route.ttl),
             durable: route.persistent && queue.definition.durable,
         })
     }
@@ -158,13 +156,14 @@ impl Shard {
         turn: &mut Turn<'_>,
         passage: &mut Passage<'_>,
         (id, place): (QueueId, Place),
-        entry: &Entry,
     ) -> bool {
         let Some(queue) = self.queues.at_mut(place, id) else {
             return false;
         };
+        let sequence = Sequence(queue.next_sequence);
+        let durable = passage.origin.index != 0 && queue.definition.durable;
         // Where the mark of deliveries is to be moved first, the long way does it.
-        let is_due = entry.durable && queue.mark.due(entry.sequence).is_some();
+        let is_due = durable && queue.mark.due(sequence).is_some();
         if queue.index.ready_count() > 0 || is_due {
             return false;
         }
@@ -181,12 +180,12 @@ impl Shard {
             return false;
         };
         let delivery_tag = channel.next_tag();
-        let after = if entry.durable {
-            queue.mark.deliver(entry.sequence)
+        let after = if durable {
+            queue.mark.deliver(sequence)
         } else {
             0
         };
-        queue.next_sequence = entry.sequence.0 + 1;
+        queue.next_sequence += 1;
         queue.counters.entered += 1;
         queue.counters.delivered += 1;
         self.counters.delivered += 1;
@@ -205,17 +204,26 @@ impl Shard {
                 envelope: passage.route.number,
             },
         });
+        if consumer.no_ack && passage.origin.index == 0 {
+            queue.counters.acknowledged += 1;
+            self.counters.acknowledged += 1;
+            return true;
+        }
+        let entry = Entry {
+            queue: id,
+            sequence,
+            expires_at: queue.expires_at(turn.now, passage.route.ttl),
+            durable,
+        };
         if consumer.no_ack {
             queue.counters.acknowledged += 1;
             self.counters.acknowledged += 1;
-            if passage.origin.index != 0 {
-                self.releases.entry(&passage.item(entry));
-            }
-            if entry.durable {
-                self.settling.add(id, entry.sequence, Why::Acknowledged);
+            self.releases.entry(&passage.item(&entry));
+            if durable {
+                self.settling.add(id, sequence, Why::Acknowledged);
             }
         } else {
-            self.go_out(passage, (id, place), entry, (taker, delivery_tag));
+            self.go_out(passage, (id, place), &entry, (taker, delivery_tag));
         }
         true
     }
