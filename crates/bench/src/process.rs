@@ -18,9 +18,10 @@ pub(crate) struct Usage {
 
 impl Usage {
     pub(crate) fn of(pid: u32) -> Result<Self, BenchError> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let refuse = |error| BenchError::Process { pid, error };
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(refuse)?;
         let ticks = cpu_ticks(&stat).ok_or(BenchError::Malformed("no times in /proc/PID/stat"))?;
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(refuse)?;
         let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
         Ok(Self {
             cpu_seconds: float(ticks) / float(rustix::param::clock_ticks_per_second()),
@@ -56,6 +57,7 @@ pub(crate) struct Own {
 /// The share of the time in which the generator ran, and in which it wanted to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Share {
+    pub(crate) cpu_seconds: f64,
     pub(crate) cpu: f64,
     pub(crate) waited: f64,
 }
@@ -77,6 +79,7 @@ impl Own {
         let wall = float(nanos(self.at - before.at));
         let part = |now: Duration, then| ratio(float(nanos(now.saturating_sub(then))), wall);
         Share {
+            cpu_seconds: float(nanos(self.cpu.saturating_sub(before.cpu))) / 1e9,
             cpu: part(self.cpu, before.cpu),
             waited: part(self.waited, before.waited),
         }
@@ -87,9 +90,9 @@ impl Share {
     /// Why a rate taken under this share says more about the generator than about the broker.
     pub(crate) fn void(self) -> Option<&'static str> {
         if self.cpu >= 0.9 {
-            Some("generator saturated")
+            Some("saturated")
         } else if self.cpu + self.waited >= 0.9 {
-            Some("generator starved")
+            Some("starved")
         } else {
             None
         }
@@ -113,10 +116,17 @@ mod tests {
 
     #[test]
     fn a_generator_without_a_core_to_spare_voids_the_row() {
-        let void = |cpu, waited| Share { cpu, waited }.void();
+        let void = |cpu, waited| {
+            Share {
+                cpu_seconds: 0.0,
+                cpu,
+                waited,
+            }
+            .void()
+        };
         assert_eq!(void(0.5, 0.1), None);
-        assert_eq!(void(0.95, 0.0), Some("generator saturated"));
-        assert_eq!(void(0.5, 0.45), Some("generator starved"));
+        assert_eq!(void(0.95, 0.0), Some("saturated"));
+        assert_eq!(void(0.5, 0.45), Some("starved"));
     }
 
     #[test]
