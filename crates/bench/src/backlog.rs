@@ -69,6 +69,7 @@ fn store(options: &Options, topology: &Topology, messages: u64) -> Result<Row, B
         staying: Some(row.done),
         broker: weighed.broker,
         folder: weighed.folder,
+        device_written: weighed.device_written,
         ..row
     })
 }

@@ -5,6 +5,7 @@ use crate::numbers::{float, nanos};
 use crate::options::Options;
 use crate::process::{Own, Usage};
 use crate::report::{Cost, Folder, Row};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -19,6 +20,7 @@ pub(crate) struct Meter {
     own: Own,
     start: Instant,
     folder: Option<FolderWatch>,
+    device: Option<Device>,
 }
 
 /// Readings over a stretch.
@@ -29,16 +31,19 @@ pub(crate) struct Reading {
     before: Option<Usage>,
     after: Option<Usage>,
     folder: Option<Folder>,
+    device_written: Option<u64>,
 }
 
 impl Meter {
     pub(crate) fn start(options: &Options) -> Result<Self, BenchError> {
         let before = options.pid.map(Usage::of).transpose()?;
         let folder = options.data_dir.as_deref().map(FolderWatch::start);
+        let device = options.data_dir.as_deref().and_then(Device::of);
         Ok(Self {
             pid: options.pid,
             before,
             folder,
+            device,
             own: Own::now(),
             start: Instant::now(),
         })
@@ -54,6 +59,7 @@ impl Meter {
             before: self.before,
             after: self.pid.map(Usage::of).transpose()?,
             folder: self.folder.map(FolderWatch::stop),
+            device_written: self.device.and_then(|device| device.written_since()),
         })
     }
 }
@@ -82,9 +88,40 @@ impl Reading {
                 .zip(self.after)
                 .map(|(before, after)| Cost::between(&before, &after)),
             folder: self.folder,
+            device_written: self.device_written,
             ..Row::default()
         }
     }
+}
+
+/// The disk that a folder lies on, and how much had been written to it, by whomever.
+struct Device {
+    stat: PathBuf,
+    before: u64,
+}
+
+impl Device {
+    /// `None` where the folder lies on no disk of its own: in memory, or on another machine.
+    fn of(dir: &Path) -> Option<Self> {
+        let id = std::fs::metadata(dir).ok()?.dev();
+        let (major, minor) = (rustix::fs::major(id), rustix::fs::minor(id));
+        let stat = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+        let before = written(&stat)?;
+        Some(Self { stat, before })
+    }
+
+    fn written_since(&self) -> Option<u64> {
+        Some(written(&self.stat)?.saturating_sub(self.before))
+    }
+}
+
+/// Bytes written, after all that still was in memory.
+fn written(stat: &Path) -> Option<u64> {
+    const SECTOR_BYTES: u64 = 512;
+    rustix::fs::sync();
+    let text = std::fs::read_to_string(stat).ok()?;
+    let sectors: u64 = text.split_ascii_whitespace().nth(6)?.parse().ok()?;
+    Some(sectors * SECTOR_BYTES)
 }
 
 /// Looks at a folder's size now and then.

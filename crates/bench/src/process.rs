@@ -12,8 +12,11 @@ pub(crate) struct Usage {
     /// User and system time of all its threads, ended ones included.
     pub(crate) cpu_seconds: f64,
     pub(crate) resident_bytes: u64,
-    /// Bytes it caused to be written to storage; `None` where the kernel does not tell us.
-    pub(crate) written_bytes: Option<u64>,
+    /// Bytes of page cache it made dirty; `None` where the kernel does not tell us. On file systems
+    /// with large folios one byte dirties up to a MiB, and this says little.
+    pub(crate) dirtied_bytes: Option<u64>,
+    /// Bytes it passed to `write` and its like, some sockets' included.
+    pub(crate) passed_bytes: Option<u64>,
 }
 
 impl Usage {
@@ -26,7 +29,8 @@ impl Usage {
         Ok(Self {
             cpu_seconds: float(ticks) / float(rustix::param::clock_ticks_per_second()),
             resident_bytes: labelled(&status, "VmRSS:").unwrap_or(0) * 1024,
-            written_bytes: labelled(&io, "write_bytes:"),
+            dirtied_bytes: labelled(&io, "write_bytes:"),
+            passed_bytes: labelled(&io, "wchar:"),
         })
     }
 }

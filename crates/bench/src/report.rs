@@ -28,6 +28,8 @@ pub(crate) struct Row {
     /// What stays in the broker, so that its growth is given per one.
     pub(crate) staying: Option<u64>,
     pub(crate) folder: Option<Folder>,
+    /// Bytes written to the disk of the data folder, by whomever.
+    pub(crate) device_written: Option<u64>,
 }
 
 /// In nanoseconds.
@@ -54,7 +56,8 @@ pub(crate) struct Cost {
     pub(crate) cpu_seconds: f64,
     pub(crate) resident_before: u64,
     pub(crate) resident_after: u64,
-    pub(crate) written_bytes: Option<u64>,
+    pub(crate) dirtied_bytes: Option<u64>,
+    pub(crate) passed_bytes: Option<u64>,
 }
 
 impl Cost {
@@ -63,10 +66,8 @@ impl Cost {
             cpu_seconds: after.cpu_seconds - before.cpu_seconds,
             resident_before: before.resident_bytes,
             resident_after: after.resident_bytes,
-            written_bytes: after
-                .written_bytes
-                .zip(before.written_bytes)
-                .map(|(after, before)| after.saturating_sub(before)),
+            dirtied_bytes: difference(after.dirtied_bytes, before.dirtied_bytes),
+            passed_bytes: difference(after.passed_bytes, before.passed_bytes),
         }
     }
 
@@ -74,6 +75,10 @@ impl Cost {
     fn growth(&self) -> f64 {
         float(self.resident_after) - float(self.resident_before)
     }
+}
+
+fn difference(after: Option<u64>, before: Option<u64>) -> Option<u64> {
+    Some(after?.saturating_sub(before?))
 }
 
 /// Sizes of the broker's data folder.
@@ -97,12 +102,12 @@ impl Row {
     }
 
     fn written_per_done(&self) -> Option<f64> {
-        self.per_done(float(self.broker?.written_bytes?))
+        self.per_done(float(self.device_written?))
     }
 
     fn written_per_body_byte(&self) -> Option<f64> {
         let bodies = self.body_bytes.filter(|bytes| *bytes > 0)?;
-        Some(float(self.broker?.written_bytes?) / float(bodies))
+        Some(float(self.device_written?) / float(bodies))
     }
 
     fn growth_per_staying(&self) -> Option<f64> {
@@ -288,8 +293,10 @@ mod tests {
                 cpu_seconds: 0.5,
                 resident_before: 1 << 20,
                 resident_after: 3 << 20,
-                written_bytes: Some(250_000_000),
+                dirtied_bytes: None,
+                passed_bytes: None,
             }),
+            device_written: Some(250_000_000),
             own: Some(Share {
                 cpu_seconds: 1.9,
                 cpu: 0.95,

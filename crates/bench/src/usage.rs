@@ -73,8 +73,9 @@ How long
   --messages N          end after N messages instead, when all have arrived
 
 What is looked at
-  --pid PID             the broker's process: CPU, memory, bytes written
-  --data-dir DIR        the broker's data folder: its size at the end and at its peak
+  --pid PID             the broker's process: CPU and memory
+  --data-dir DIR        the broker's data folder: its size at the end and at its peak, and what was
+                        written to the disk it lies on, by whomever: see that all else is quiet
   --json                JSON instead of a table
   --quiet               no progress line
 
@@ -91,8 +92,8 @@ Columns
   p50, p99, max     µs from publish to confirm, or with --stamp to delivery
   RSS               MiB of the broker's memory at the end, and by how much it grew
   KiB each          growth per connection, queue or stored message
-  B/B               bytes written to disk per published byte of body
-  B each            bytes written to disk per one done
+  B/B               bytes written to disk per published byte of body (needs --data-dir)
+  B each            bytes written to disk per one done (needs --data-dir)
   folder            MiB of the data folder at the end, and at its peak
   own CPU           % of a core that this generator used, and µs of it per one done
   void              not empty: the row tells more about this generator or a busy machine than about

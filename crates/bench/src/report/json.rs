@@ -33,11 +33,16 @@ fn object(row: &Row) -> String {
     );
     fields.decimal("broker_growth_bytes_per_each", row.growth_per_staying());
     fields.integer(
-        "broker_written_bytes",
-        row.broker.and_then(|cost| cost.written_bytes),
+        "broker_dirtied_bytes",
+        row.broker.and_then(|cost| cost.dirtied_bytes),
     );
+    fields.integer(
+        "broker_passed_bytes",
+        row.broker.and_then(|cost| cost.passed_bytes),
+    );
+    fields.integer("disk_written_bytes", row.device_written);
     fields.decimal(
-        "broker_written_bytes_per_published_byte",
+        "disk_written_bytes_per_published_byte",
         row.written_per_body_byte(),
     );
     fields.integer("folder_bytes", row.folder.map(|folder| folder.end_bytes));
