@@ -125,5 +125,5 @@ CASES = [
          "--scenario confirm --exchange fanout --queues 5 --consumers 5 --ack-batch 50 --dead-queues 1 --size 2k --messages 50k", "disk",
          {"folder_beyond_live": ("<=", 4)}, peers=(), fresh=True, timed=False, settings={"segment_bytes": "4194304"}),
     # An ordinary client library.
-    Case("lapin", "the client library lapin", "", "lapin", kind="lapin"),
+    Case("lapin", "the client library lapin", "", "lapin", kind="lapin", peers=BOTH),
 ]

@@ -5,18 +5,18 @@ from html import escape
 from .cases import CASES, CLASSIC, MENZIL, QUORUM
 
 SERIES = [(MENZIL, "a"), (CLASSIC, "b"), (QUORUM, "c")]
-LABEL, PLOT, RIGHT = 330, 470, 90
+LABEL, PLOT, RIGHT = 330, 450, 130
 WIDTH = LABEL + PLOT + RIGHT
 STYLE = """
   text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: #24292f; }
   .title { font-size: 17px; font-weight: 600; } .sub, .tick { fill: #57606a; } .tick { font-size: 11px; }
   .value { font-size: 12px; font-variant-numeric: tabular-nums; } .paper { fill: #ffffff; } .grid { stroke: #d8dee4; }
   .a { fill: #0f766e; } .b { fill: #d97706; } .c { fill: #7c3aed; } .asked { stroke: #24292f; stroke-width: 2; }
-  .range { stroke-width: 3; stroke-linecap: round; } .range.a { stroke: #0f766e; } .range.b { stroke: #d97706; } .range.c { stroke: #7c3aed; }
+  .stem { stroke-width: 1.5; stroke-opacity: 0.35; } .range { stroke-width: 3; stroke-linecap: round; } .range.a, .stem.a { stroke: #0f766e; } .range.b, .stem.b { stroke: #d97706; } .range.c, .stem.c { stroke: #7c3aed; }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3; } .sub, .tick { fill: #9198a1; } .paper { fill: #0d1117; } .grid { stroke: #30363d; }
     .a { fill: #2dd4bf; } .b { fill: #fbbf24; } .c { fill: #a78bfa; } .asked { stroke: #e6edf3; }
-    .range.a { stroke: #2dd4bf; } .range.b { stroke: #fbbf24; } .range.c { stroke: #a78bfa; }
+    .range.a, .stem.a { stroke: #2dd4bf; } .range.b, .stem.b { stroke: #fbbf24; } .range.c, .stem.c { stroke: #a78bfa; }
   }"""
 
 
@@ -75,14 +75,16 @@ def dots(figures, title, subtitle, section, mode, figure, digits):
     sheet = Sheet(title, subtitle, present(rows))
     sheet.begin(place.ticks)
     for name, values, asked in rows:
-        y = sheet.row(name, 1, 30)
+        y = sheet.row(name, len(values), 17)
         if asked:
             x = LABEL + PLOT * place(asked)
-            sheet.add(f'<line class="asked" x1="{x:.1f}" x2="{x:.1f}" y1="{y + 3}" y2="{y + 23}"/>')
+            sheet.add(f'<line class="asked" x1="{x:.1f}" x2="{x:.1f}" y1="{y - 1}" y2="{y + 17}"/>')
         for _, css, value in values:
             x = LABEL + PLOT * place(value)
-            sheet.add(f'<circle class="{css}" cx="{x:.1f}" cy="{y + 13}" r="6"/>')
-            sheet.add(f'<text class="value" x="{x + 10:.1f}" y="{y + 17}">{value:,.{digits}f}</text>')
+            sheet.add(f'<line class="stem {css}" x1="{LABEL}" x2="{x:.1f}" y1="{y + 8}" y2="{y + 8}"/>')
+            sheet.add(f'<circle class="{css}" cx="{x:.1f}" cy="{y + 8}" r="5"/>')
+            sheet.add(f'<text class="value" x="{x + 10:.1f}" y="{y + 12.5}">{value:,.{digits}f}</text>')
+            y += 17
     return sheet.end()
 
 
@@ -92,7 +94,8 @@ def ranges(figures, title, subtitle, section, mode):
         return None
     keys = {case.title: case for case in CASES}
     highs = {(name, peer): figures.median(keys[name].key, mode, peer, "latency_p99_ns") for name, values, _ in rows for peer, _, _ in values}
-    place = axis([value / 1e3 for _, values, _ in rows for _, _, value in values] + [high / 1e3 for high in highs.values() if high])
+    place = axis([value / 1e3 for _, values, _ in rows for _, _, value in values] + [high / 1e3 for high in highs.values() if high]
+                 + [asked / 1e3 for _, _, asked in rows if asked])
     sheet = Sheet(title, subtitle, present(rows))
     sheet.begin(place.ticks)
     for name, values, asked in rows:
@@ -134,7 +137,7 @@ class Sheet:
     def row(self, name, lines, height):
         lines = max(1, lines)
         top, whole = self.y, lines * height
-        words = wrapped(name, 48)
+        words = wrapped(name, 42)
         for index, line in enumerate(words):
             y = top + whole / 2 + 4 + 15 * (index - (len(words) - 1) / 2) - (1 if lines > 1 else 0)
             self.add(f'<text x="{LABEL - 12}" y="{y:.1f}" text-anchor="end">{escape(line)}</text>')
@@ -180,7 +183,7 @@ def axis(values):
     def place(value):
         return (math.log10(value) - low) / (high - low)
 
-    place.ticks = [((power - low) / (high - low), f"{10.0 ** power:,.6g}") for power in range(low, high + 1)]
+    place.ticks = [((power - low) / (high - low), f"{10.0 ** power:,.0f}" if power >= 0 else f"{10.0 ** power:g}") for power in range(low, high + 1)]
     return place
 
 

@@ -87,6 +87,24 @@ SHOWN = {
     "folder_beyond_live": ("segments beyond 3 × live", scaled(1, 1)),
 }
 
+WANTED = {
+    "broker_cpu_seconds_per_million": "s/M {}",
+    "per_second": "{}/s",
+    "latency_p50_ns": "p50 {} µs",
+    "latency_p99_ns": "p99 {} µs",
+    "of_raw_sync": "{} × the raw sync rate",
+    "p50_of_one_queue": "p50 {} × that to one queue",
+    "cpu_of_one_queue": "s/M {} × that of one queue",
+    "growth": "{} MiB",
+    "broker_resident_bytes": "{} MiB",
+    "broker_growth_bytes_per_each": "{} KiB",
+    "ready_seconds": "{} s",
+    "seconds": "{} s",
+    "disk_written_bytes_per_published_byte": "{} B/B",
+    "folder_segments": "{} segments",
+    "folder_beyond_live": "3 × live {} segments",
+}
+
 LEAST_IS_BEST = {figure for figure in SHOWN if figure not in ("per_second", "of_raw_sync")}
 
 
@@ -126,9 +144,9 @@ def mark(figures, case, mode, asked):
 def wanted(asked):
     texts = []
     for figure, (how, bound) in asked.items():
-        title, write = SHOWN[figure]
-        sign = "≤" if how == "<=" else "≥"
-        texts.append(f"{sign} {write(bound)} {title}".replace(" /s", "/s"))
+        sign = "+" if figure == "folder_beyond_live" else "≤" if how == "<=" else "≥"
+        value = SHOWN[figure][1](bound).removesuffix(".00").removesuffix(".0")
+        texts.append(WANTED[figure].format(f"{sign} {value}"))
     return ", ".join(texts) or "–"
 
 
@@ -190,10 +208,15 @@ def throughput(figures, drawn):
                   image(drawn, "throughput", "Messages per second"), free)
 
 
+def asked_latency(case, mode):
+    asked = case.asked_unpinned if mode == "unpinned" and case.asked_unpinned else case.asked
+    return {figure: bound for figure, bound in asked.items() if figure != "of_raw_sync"}
+
+
 def latency(figures, drawn):
     parts = [
         table(figures, section("latency"), mode, ["latency_p50_ns", "latency_p99_ns"], f"{mode}: p50 · p99 µs",
-              lambda case, mode=mode: case.asked_unpinned or {} if mode == "unpinned" and case.key == "latency" else case.asked)
+              lambda case, mode=mode: asked_latency(case, mode))
         for mode in ("pinned", "unpinned")
     ]
     one = [case for case in section("latency") if case.key == "confirm-one"]

@@ -152,7 +152,7 @@ class Runner:
         return {"ready_seconds": ready, "stored": stored["done"]}
 
     def run_lapin(self, case, peer, node, pid, pinned):
-        command = prefix(pinned) + [str(self.lapin()), uri(node), str(self.arguments.seconds)]
+        command = prefix(pinned) + [str(self.lapin()), uri(node), str(self.arguments.seconds)] + ["quorum"] * (peer == QUORUM)
         done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
         if done.returncode != 0:
             raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
