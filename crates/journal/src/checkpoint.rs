@@ -19,7 +19,7 @@ use menzil_model::ShardId;
 use crate::directory::LiveCount;
 use crate::disk::{Disk, DiskFile, is_full, read_all};
 use crate::error::StorageError;
-use crate::folder::{CHECKPOINT_RESERVE, Name, fill, temporary};
+use crate::folder::{CHECKPOINT_RESERVES, Name, fill, temporary};
 use crate::journal::{Journal, locked, reading, writing};
 use crate::layout::{put, u32_at, u64_at};
 use crate::preparer::folder;
@@ -154,9 +154,10 @@ impl<D: Disk> Journal<D> {
         match written {
             Err(error) if is_full(&error) => {
                 drop(self.disk.remove(temporary));
-                self.disk
-                    .rename(CHECKPOINT_RESERVE, temporary)
-                    .map_err(|_| error)?;
+                let mut reserves = CHECKPOINT_RESERVES.iter();
+                if !reserves.any(|reserve| self.disk.rename(reserve, temporary).is_ok()) {
+                    return Err(error);
+                }
                 fill(&self.disk.open(temporary)?, parts)
             }
             written => written,
@@ -187,19 +188,33 @@ pub(crate) fn keep_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
             wanted = wanted.max(journal.disk.open(&name)?.len()?.saturating_mul(2));
         }
     }
+    for reserve in CHECKPOINT_RESERVES {
+        keep_one(journal, reserve, wanted, expected)?;
+    }
+    Ok(())
+}
+
+fn keep_one<D: Disk>(
+    journal: &Journal<D>,
+    reserve: &str,
+    wanted: u64,
+    expected: u64,
+) -> io::Result<()> {
     let kept = journal
         .disk
-        .open(CHECKPOINT_RESERVE)
+        .open(reserve)
         .and_then(|file| file.len())
         .unwrap_or(0);
     if kept >= wanted {
         return Ok(());
     }
-    let temporary = temporary(CHECKPOINT_RESERVE);
+    // In steps, so that a growing backlog does not write it again for each segment.
+    let wanted = wanted.saturating_add(expected / 2);
+    let temporary = temporary(reserve);
     let made = journal.disk.create(&temporary).and_then(|file| {
         file.zero_fill(wanted)?;
         file.sync_data()?;
-        journal.disk.rename(&temporary, CHECKPOINT_RESERVE)
+        journal.disk.rename(&temporary, reserve)
     });
     if made.is_err() {
         drop(journal.disk.remove(&temporary));

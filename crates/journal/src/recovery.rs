@@ -114,6 +114,7 @@ impl<D: Disk> Journal<D> {
             room: Room::default(),
             counts: Counts::default(),
             checkpoint_bytes: AtomicU64::new(0),
+            checkpoint_told_at: AtomicU64::new(0),
             failure: OnceLock::new(),
             report,
             _lock: lock,

@@ -71,6 +71,8 @@ pub(crate) struct Node {
     pub(crate) commits: Condvar,
     /// The disk has no room for more messages.
     pub(crate) disk_full: AtomicBool,
+    /// The disk has not answered for a while.
+    pub(crate) disk_stalled: AtomicBool,
     /// True once the server stops.
     pub(crate) stopping: watch::Sender<bool>,
 }
@@ -167,6 +169,17 @@ impl Node {
             link.wake.notify_one();
         }
         false
+    }
+
+    /// Why publishers are not read, as `connection.blocked` says it.
+    pub(crate) fn why_blocked(&self) -> Option<&'static str> {
+        if self.is_disk_full() {
+            Some("low on disk")
+        } else if self.disk_stalled.load(Ordering::Acquire) {
+            Some("the disk does not answer")
+        } else {
+            None
+        }
     }
 
     pub(crate) fn is_disk_full(&self) -> bool {
