@@ -281,10 +281,18 @@ LAPIN = {
 
 
 def foot(data):
-    lines = ["## Measure a row yourself", "", "With a broker at `--uri` (5672 on this machine by default) and its process id:", "", "| case | `menzil bench amqp --pid PID` and |", "|---|---|"]
+    lines = [
+        "## Measure a row yourself", "",
+        "`scripts/bench --cases '^KEY$'` measures a row beside RabbitMQ, with `--only menzil` alone; `--rounds 1` is quick. "
+        "Or load a broker of your own: [load.md](load.md).", "",
+        "| key | case | `menzil bench amqp --pid PID` and |", "|---|---|---|",
+    ]
     for case in CASES:
-        if case.kind == "bench":
-            lines.append(f"| {case.title} | `{case.words}`{' `--data-dir DIR`' if case.section == 'disk' else ''} |")
-    lines += ["", "Recovery, and all the others side by side with RabbitMQ: `scripts/bench --cases PATTERN`, say `scripts/bench --cases recovery --only menzil`. "
-              "`menzil bench amqp --help` explains every option and column."]
+        words = f"`{case.words}`" if case.words else ""
+        if case.kind == "recovery":
+            words += " `--keep`, then SIGKILL and a start"
+        elif case.section == "disk" and words:
+            words += " `--data-dir DIR`"
+        settings = ", ".join(f"`{name}={value}`" for name, value in case.settings.items())
+        lines.append(f"| {case.key} | {case.title} | {words}{f' on a server with {settings}' if settings else ''} |")
     return "\n".join(lines)

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -86,8 +87,9 @@ class Runner:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
     def close(self):
-        for node in self.shared.values():
-            node.close()
+        with contextlib.ExitStack() as ends:
+            for node in self.shared.values():
+                ends.callback(node.close)
         self.shared = {}
 
     def run(self, case, peer, pinned):
@@ -216,14 +218,13 @@ def live_bytes(case):
     return size * (messages if "--dead-queues" in words else 1)
 
 
-def needed():
+def needed(only):
     """What is missing on this machine, and how to get it."""
     missing = []
-    if not brokers.RabbitMq.binary.exists():
+    if only != "menzil" and not (brokers.RabbitMq.binary.exists() and shutil.which("epmd")):
         missing.append("RabbitMQ: apt install rabbitmq-server (the service itself need not run), or --only menzil")
-    for tool, package in (("taskset", "util-linux"), ("epmd", "erlang-base")):
-        if subprocess.run(["which", tool], capture_output=True).returncode != 0:
-            missing.append(f"{tool}: apt install {package}")
+    if not shutil.which("taskset"):
+        missing.append("taskset: apt install util-linux")
     return missing
 
 

@@ -73,11 +73,12 @@ impl Consumer {
         match frame.kind {
             Kind::Method => return self.method(frame),
             Kind::Header => {
-                let mut fields = Fields(frame.payload);
-                self.body_left = fields
-                    .u32()
-                    .and_then(|_| fields.u64())
-                    .ok_or(BenchError::Malformed("a content header too short"))?;
+                let Some(&[_, _, _, _, b0, b1, b2, b3, b4, b5, b6, b7]) =
+                    frame.payload.first_chunk::<12>()
+                else {
+                    return Err(BenchError::Malformed("a content header too short"));
+                };
+                self.body_left = u64::from_be_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
                 self.at_start = true;
                 if self.body_left > 0 {
                     return Ok(());
@@ -88,10 +89,11 @@ impl Consumer {
                     self.look_at(frame.payload, now, tally);
                 }
                 self.at_start = false;
-                self.body_left = self
-                    .body_left
-                    .checked_sub(crate::numbers::count(frame.payload.len()))
-                    .ok_or(BenchError::Malformed("more body than its header said"))?;
+                let size = crate::numbers::count(frame.payload.len());
+                if size > self.body_left {
+                    return Err(BenchError::Malformed("more body than its header said"));
+                }
+                self.body_left -= size;
                 if self.body_left > 0 {
                     return Ok(());
                 }
@@ -115,10 +117,10 @@ impl Consumer {
         match fields.method() {
             Some(id::BASIC_DELIVER) => {
                 if self.acks != Acks::Auto {
-                    self.delivery_tag = fields
-                        .short_string()
-                        .and_then(|_| fields.u64())
-                        .ok_or(BenchError::Malformed("a basic.deliver too short"))?;
+                    let Some(tag) = fields.short_string().and_then(|_| fields.u64()) else {
+                        return Err(BenchError::Malformed("a basic.deliver too short"));
+                    };
+                    self.delivery_tag = tag;
                 }
                 Ok(())
             }

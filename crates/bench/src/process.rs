@@ -68,14 +68,17 @@ pub(crate) struct Share {
 
 impl Own {
     pub(crate) fn now() -> Self {
-        let cpu = clock_gettime(ClockId::ThreadCPUTime);
-        let waited = fs::read_to_string("/proc/thread-self/schedstat")
-            .ok()
-            .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse().ok());
+        let schedule = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let mut fields = schedule.split_ascii_whitespace();
+        let mut nanos = || Some(Duration::from_nanos(fields.next()?.parse().ok()?));
+        // A kernel that keeps no such statistics still has the thread's clock.
+        let cpu = nanos().unwrap_or_else(|| {
+            Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+        });
         Self {
             at: Instant::now(),
-            cpu: Duration::try_from(cpu).unwrap_or_default(),
-            waited: Duration::from_nanos(waited.unwrap_or(0)),
+            cpu,
+            waited: nanos().unwrap_or_default(),
         }
     }
 

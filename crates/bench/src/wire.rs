@@ -78,19 +78,18 @@ pub(crate) struct Frame<'a> {
 /// Takes the first frame off `bytes`, or `None` where it is not all there yet.
 #[inline]
 pub(crate) fn split_frame<'a>(bytes: &mut &'a [u8]) -> Result<Option<Frame<'a>>, BenchError> {
-    let Some((&[kind, c0, c1, s0, s1, s2, s3], rest)) = bytes.split_first_chunk::<7>() else {
+    let Some((&[kind, c0, c1, s0, s1, s2, s3], rest)) =
+        bytes.split_first_chunk::<FRAME_HEAD_BYTES>()
+    else {
         return Ok(None);
     };
     let size = usize::try_from(u32::from_be_bytes([s0, s1, s2, s3])).unwrap_or(usize::MAX);
-    let Some((payload, rest)) = rest.split_at_checked(size) else {
+    let Some((frame, rest)) = rest.split_at_checked(size.saturating_add(1)) else {
         return Ok(None);
     };
-    let Some((&end, rest)) = rest.split_first() else {
-        return Ok(None);
-    };
-    if end != FRAME_END {
+    let Some((&FRAME_END, payload)) = frame.split_last() else {
         return Err(BenchError::Malformed("a frame without its end octet"));
-    }
+    };
     let kind = match kind {
         1 => Kind::Method,
         2 => Kind::Header,
