@@ -156,7 +156,8 @@ def cell(figures, case, mode, peer, names):
         texts.append(SHOWN[name][1](figures.median(case.key, mode, peer, name)))
     if all(text == "–" for text in texts):
         return "–"
-    return " · ".join(texts) + (" †" if figures.void(case.key, mode, peer) else "")
+    noisy = (figures.median(case.key, mode, peer, "others_share") or 0) > 0.05
+    return " · ".join(texts) + (" †" if figures.void(case.key, mode, peer) else "") + (" ‡" if noisy else "")
 
 
 def ratio(figures, case, mode, figure):
@@ -242,6 +243,7 @@ def weights(figures, drawn):
         parts.append(joined(title, image(drawn, name, title[3:]), *tables))
     if parts[2]:
         parts[2] += ("\n\nBytes written are those the disk itself counted while the case ran, after a sync before and behind it. "
+                     "‡ marks rows before which others wrote to it at more than a twentieth of that rate. "
                      "The kernel's count per process is no use here: with large folios one small commit counts as up to 1 MiB.")
     return "\n\n".join(part for part in parts if part)
 

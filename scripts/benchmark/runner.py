@@ -127,8 +127,11 @@ class Runner:
             words += ["--data-dir", str(node.data_dir())]
         if case.timed:
             words += ["--seconds", str(self.arguments.seconds)]
+        others = others_write(node.data_dir()) if case.section == "disk" else None
         rows = self.bench(["amqp", "--uri", uri(node)] + words, pinned)
         row = rows[case.row]
+        if others and row.get("disk_written_bytes"):
+            row["others_share"] = others * row["seconds"] / row["disk_written_bytes"]
         if raw:
             row["raw_sync_per_second"] = raw["per_second"]
         if "folder_beyond_live" in case.asked:
@@ -208,6 +211,17 @@ def served_by(pid):
 
 def resident(pid):
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def others_write(folder):
+    """Bytes per second that go to the folder's disk while nobody loads the broker."""
+    device = folder.stat().st_dev
+    stat = pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
+    if not stat.exists():
+        return None
+    before = int(stat.read_text().split()[6])
+    time.sleep(1)
+    return (int(stat.read_text().split()[6]) - before) * 512
 
 
 def live_bytes(case):
