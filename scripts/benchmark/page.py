@@ -123,6 +123,7 @@ def head(data):
     p50 = [row["latency_p50_ns"] for row in data["disk"]]
     raw = f" Raw 4 KiB overwrite + fdatasync beside the runs: {statistics.median(sync):,.0f}/s, p50 {statistics.median(p50) / 1e3:,.0f} µs." if sync else ""
     cut = "\n\n**Cut short**: the time was up before all cases were through." if data.get("cut_short") else ""
+    cut += "".join(f"\n\n**Failed**: {failure.splitlines()[0]}" for failure in data.get("failures", []))
     return f"""# Benchmarks
 
 Written by `make bench`: medians of {data['rounds']} interleaved rounds of {data['seconds']:g} s. {data['machine']}. Menzil {data['menzil']} and RabbitMQ {data['rabbitmq']} (Debian's package), both with their defaults and without plugins, but for the settings named in a row.{raw}{cut}
