@@ -36,6 +36,8 @@ pub(crate) struct Store {
     content_bytes: u64,
     content_bytes_max: u64,
     messages: u64,
+    /// Records that are needed by one message less, to be told to the journal.
+    released: Vec<u64>,
 }
 
 /// What [`Store::content`] finds.
@@ -197,12 +199,27 @@ impl Store {
         if slot.content.is_some() {
             self.content_bytes -= self.slot(id).map_or(0, |slot| slot.extent.total_bytes);
         }
-        if let Some(place) = self.slots.get_mut(id.0 as usize) {
-            *place = None;
+        if let Some(place) = self.slots.get_mut(id.0 as usize)
+            && let Some(slot) = place.take()
+        {
+            self.forget(slot.origin, &slot.extent);
         }
         self.free.push(id.0);
         self.messages -= 1;
         self.trim_cached();
+    }
+
+    /// The records of a message are needed by one message less.
+    pub(crate) fn forget(&mut self, origin: Origin, extent: &Extent) {
+        if origin.index != 0 {
+            self.released.push(origin.index);
+            self.released.extend_from_slice(&extent.chunks);
+        }
+    }
+
+    /// Records that are needed by one message less, each time it happened.
+    pub(crate) fn take_released(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.released)
     }
 
     /// Drops content of durable messages, oldest first, until the budget holds; `keep` was

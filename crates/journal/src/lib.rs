@@ -23,8 +23,10 @@
 
 mod batch;
 mod checkpoint;
+mod contents;
 mod continuity;
 mod counters;
+mod counts;
 mod damage;
 mod directory;
 mod disk;
@@ -43,6 +45,7 @@ mod preparer;
 mod reader;
 mod record;
 mod recovery;
+mod releases;
 mod repair;
 mod report;
 mod run;
@@ -56,8 +59,8 @@ mod verify;
 mod walk;
 mod writer;
 
-pub use checkpoint::CheckpointError;
-pub use counters::Counters;
+pub use checkpoint::{CheckpointError, Freeze};
+pub use counters::{BATCH_RECORDS_BOUNDS, COMMIT_BOUNDS_US, Counters};
 pub use damage::{Damage, DamageKind};
 pub use directory::SegmentUse;
 pub use disk::{Disk, DiskFile};
@@ -76,5 +79,6 @@ pub use writer::Commit;
 
 /// A disk in memory that forgets, tears, fails and fills up on command.
 pub mod testing {
+    pub use crate::checkpoint::freeze_at;
     pub use crate::memory_disk::{MemoryDisk, MemoryFile, MemoryLock};
 }

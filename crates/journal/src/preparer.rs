@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::checkpoint;
+use crate::directory::{Entry, Kind};
 use crate::disk::{Disk, DiskFile, is_full};
 use crate::error::StorageError;
 use crate::folder::{Name, temporary, write_whole};
@@ -201,16 +202,17 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Sets free the files of segments that are in the directory no more.
-    pub(crate) fn recycle(&self, dead: Vec<Segment<D::File>>) -> io::Result<()> {
+    pub(crate) fn recycle(&self, dead: Vec<Entry<D::File>>) -> io::Result<()> {
         if dead.is_empty() {
             return Ok(());
         }
         let mut spares = Vec::new();
         let kept = locked(&self.preparer.state).spares.len();
-        for Segment { id, length, .. } in dead {
-            let name = Name::Segment(id).to_string();
+        for Entry { segment, kind, .. } in dead {
+            let Segment { id, length, .. } = segment;
+            let name = name_of(id, kind).to_string();
             let room = kept + spares.len() < self.options.spare_segments_max;
-            if room && length == self.options.segment_bytes {
+            if room && length == self.options.segment_bytes && kind != Kind::Cold {
                 self.disk.rename(&name, &Name::Spare(id).to_string())?;
                 spares.push(id);
             } else {
@@ -368,6 +370,14 @@ impl<D: Disk> Journal<D> {
             .rename(source, &Name::Segment(header.id).to_string())?;
         self.disk.sync_folder()?;
         Ok(file)
+    }
+}
+
+/// The name of a file of records.
+pub(crate) fn name_of(id: u64, kind: Kind) -> Name {
+    match kind {
+        Kind::Open | Kind::Sealed => Name::Segment(id),
+        Kind::Cold => Name::Cold(id),
     }
 }
 

@@ -10,14 +10,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Condvar, Mutex, OnceLock, RwLock};
 
 use menzil_model::{Class, Position, ShardId};
 
 use crate::counters::Counts;
 use crate::damage::{Damage, DamageKind};
-use crate::directory::Directory;
+use crate::directory::{Directory, Kind};
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
 use crate::flight::Cut;
@@ -110,6 +110,7 @@ impl<D: Disk> Journal<D> {
             directory: RwLock::new(directory),
             preparer: Preparer::new(ready, spares, sealed, next_id),
             checkpoints: Mutex::new(checkpoints),
+            needs_known: AtomicBool::new(false),
             marks,
             room: Room::default(),
             counts: Counts::default(),
@@ -260,7 +261,8 @@ fn directory<F>(survey: Survey<F>, walk: Walk) -> (Directory<F>, Vec<u64>) {
         if !last && surveyed.contents.is_none() {
             sealed.push(surveyed.segment.id);
         }
-        directory.add(surveyed.segment, contents, !last);
+        let kind = if last { Kind::Open } else { Kind::Sealed };
+        directory.add(surveyed.segment, contents, kind);
     }
     (directory, sealed)
 }

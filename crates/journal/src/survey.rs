@@ -11,7 +11,7 @@ use menzil_model::{Map, ShardId};
 
 use crate::batch::BatchHeader;
 use crate::checkpoint;
-use crate::directory::Contents;
+use crate::contents::Contents;
 use crate::disk::{Disk, DiskFile, read_all};
 use crate::error::OpenError;
 use crate::folder::{FORMAT, LOCK, Name, write_whole};
@@ -27,6 +27,8 @@ pub(crate) struct Survey<F> {
     pub(crate) used: Vec<Surveyed<F>>,
     /// Segments without, by number.
     pub(crate) unused: Vec<Surveyed<F>>,
+    /// Files of evacuated records, by number.
+    pub(crate) cold: Vec<u64>,
     pub(crate) spares: Vec<u64>,
     pub(crate) sidecars: Vec<u64>,
     pub(crate) temporaries: Vec<String>,
@@ -129,7 +131,11 @@ fn check_format<D: Disk>(disk: &D) -> Result<bool, OpenError> {
         let ours = names.iter().find(|name| {
             matches!(
                 Name::parse(name),
-                Name::Segment(_) | Name::Checkpoint(..) | Name::Spare(_) | Name::Directory(_)
+                Name::Segment(_)
+                    | Name::Cold(_)
+                    | Name::Checkpoint(..)
+                    | Name::Spare(_)
+                    | Name::Directory(_)
             )
         });
         return match ours {
@@ -168,6 +174,7 @@ pub(crate) fn survey<D: Disk>(disk: &D) -> Result<Survey<D::File>, OpenError> {
     let mut survey = Survey {
         used: Vec::new(),
         unused: Vec::new(),
+        cold: Vec::new(),
         spares: Vec::new(),
         sidecars: Vec::new(),
         temporaries: Vec::new(),
@@ -188,13 +195,14 @@ pub(crate) fn survey<D: Disk>(disk: &D) -> Result<Survey<D::File>, OpenError> {
                 }
                 .push(surveyed);
             }
+            Name::Cold(id) => survey.cold.push(id),
             Name::Spare(id) => survey.spares.push(id),
             Name::Directory(id) => survey.sidecars.push(id),
             Name::Checkpoint(shard, index) => checkpoints.push((shard, index)),
             Name::Temporary => survey.temporaries.push(name),
             Name::Other => {}
         }
-        if let Name::Segment(id) | Name::Spare(id) | Name::Directory(id) = parsed {
+        if let Name::Segment(id) | Name::Cold(id) | Name::Spare(id) | Name::Directory(id) = parsed {
             survey.next_id = survey.next_id.max(id.saturating_add(1));
         }
     }
@@ -279,4 +287,4 @@ fn is_untouched(head: &[u8], header: Option<SegmentHeader>) -> bool {
 }
 
 const FORMAT_NAME: &str = "menzil journal ";
-const FORMAT_VERSION: u64 = 1;
+const FORMAT_VERSION: u64 = 2;

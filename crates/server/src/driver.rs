@@ -200,16 +200,24 @@ impl<'a> ShardLog<'a> {
 const RECORD_OVERHEAD_BYTES: u64 = 4096;
 
 impl Log for ShardLog<'_> {
-    fn append(&mut self, fact: &Fact) -> u64 {
+    fn append(&mut self, fact: &Fact, references: u32) -> u64 {
         let shard = self.shard;
         let encode = |bytes: &mut Vec<u8>| fact.encode(bytes);
-        self.batch().append(shard, fact.class(), encode).index
+        let position = self
+            .batch()
+            .append(shard, fact.class(), references, encode);
+        position.index
     }
 
     fn append_lazy(&mut self, fact: &Fact) -> u64 {
         let shard = self.shard;
         let encode = |bytes: &mut Vec<u8>| fact.encode(bytes);
         self.batch().append_lazy(shard, fact.class(), encode).index
+    }
+
+    fn release(&mut self, index: u64, count: u32) {
+        let shard = self.shard;
+        self.batch().release(shard, index, count);
     }
 
     /// While segments can be prepared there is room: publishers are held back before the

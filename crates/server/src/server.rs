@@ -361,6 +361,12 @@ fn start_shards(
     let mut shards = Map::default();
     let recovered = recovery.finish(&configured);
     let took_ms = clock.uptime_ms();
+    for one in &recovered {
+        one.shard.needs(&mut |first, count, references| {
+            journal.need(one.id, first, count, references);
+        });
+    }
+    journal.needs_known();
     for mut one in recovered {
         one.shard.start(
             clock.now_ms(),

@@ -94,11 +94,14 @@ impl Shard {
             .iter()
             .filter(|entry| self.queues.contains_key(&entry.queue));
         let references = u32::try_from(known.count()).unwrap_or(u32::MAX);
+        let durable = entries.iter().any(|entry| entry.durable);
         if references == 0 {
+            if durable {
+                self.store.forget(origin, &extent);
+            }
             return;
         }
         let body_bytes = extent.body_bytes;
-        let durable = entries.iter().any(|entry| entry.durable);
         let origin = if durable { origin } else { Origin::default() };
         let message = self.store.insert(message, extent, origin, references);
         for entry in &entries {

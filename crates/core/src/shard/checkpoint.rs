@@ -124,13 +124,13 @@ impl Shard {
             + self.topology.arguments_bytes()
     }
 
-    /// Indexes of the records that the durable state still needs, ascending: messages and
-    /// chunks of their bodies.
-    pub fn live(&self) -> Vec<u64> {
-        let mut live = self.store.live();
-        live.sort_unstable();
-        live.dedup();
-        live
+    /// The records that the state needs, messages and chunks of their bodies: first index, count
+    /// of consecutive indexes and references of each. Several calls for one index add up. Call it
+    /// once, after the last [`Shard::apply`] of recovery.
+    pub fn needs(&self, each: &mut dyn FnMut(u64, u64, u32)) {
+        for index in self.store.live() {
+            each(index, 1, 1);
+        }
     }
 
     /// Before a clean stop: writes how far deliveries really went, so that after the restart

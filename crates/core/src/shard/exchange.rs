@@ -54,6 +54,8 @@ impl Shard {
     /// where they are missing, and the clock starts for what waits. Call it once, after the
     /// last [`Shard::apply`].
     pub fn start(&mut self, now: u64, name: &Name, log: &mut dyn Log) {
+        // What recovery saw come and go was never counted.
+        drop(self.store.take_released());
         let mut effects = Vec::new();
         let mut turn = Turn {
             now,

@@ -174,6 +174,9 @@ impl Shard {
     /// Writes what gathered. The driver calls it at the end of each batch of commands.
     pub fn finish(&mut self, log: &mut dyn Log) {
         self.settling.write(log);
+        for index in self.store.take_released() {
+            log.release(index, 1);
+        }
     }
 
     fn request(&mut self, turn: &mut Turn<'_>, key: ChannelKey, request: Request) {
@@ -258,7 +261,7 @@ impl Shard {
     fn record(&mut self, turn: &mut Turn<'_>, fact: Fact, durable: bool) -> u64 {
         let index = if durable {
             self.settling.write(turn.log);
-            turn.log.append(&fact)
+            turn.log.append(&fact, references(&fact))
         } else {
             0
         };
@@ -365,5 +368,16 @@ fn method_of(request: &Request) -> (u16, u16) {
         Request::TxSelect => (90, 10),
         Request::TxCommit => (90, 20),
         Request::TxRollback => (90, 30),
+    }
+}
+
+/// How many messages of the fact will be fetched from its record.
+fn references(fact: &Fact) -> u32 {
+    match fact {
+        Fact::Published(published) => {
+            u32::from(published.entries.iter().any(|entry| entry.durable))
+        }
+        Fact::Group(facts) => facts.iter().map(references).sum(),
+        _ => 0,
     }
 }

@@ -423,7 +423,7 @@ pub(super) fn write_chunks(turn: &mut Turn<'_>, message: &Message, durable: bool
     let chunks: &[Bytes] = if durable { message.chunks() } else { &[] };
     let mut indexes = Vec::with_capacity(chunks.len());
     for chunk in chunks {
-        indexes.push(turn.log.append(&Fact::Chunk(chunk.clone())));
+        indexes.push(turn.log.append(&Fact::Chunk(chunk.clone()), 1));
     }
     Extent {
         body_bytes: message.body_bytes(),

@@ -36,7 +36,7 @@ impl Records {
 }
 
 impl Log for Records {
-    fn append(&mut self, fact: &Fact) -> u64 {
+    fn append(&mut self, fact: &Fact, _references: u32) -> u64 {
         let mut bytes = Vec::new();
         fact.encode(&mut bytes);
         self.records.push(bytes);
@@ -44,12 +44,14 @@ impl Log for Records {
     }
 
     fn append_lazy(&mut self, fact: &Fact) -> u64 {
-        self.append(fact)
+        self.append(fact, 0)
     }
 
     fn has_room(&self, _bytes: u64) -> bool {
         !self.full
     }
+
+    fn release(&mut self, _index: u64, _count: u32) {}
 }
 
 pub(crate) struct World {

@@ -35,7 +35,11 @@ impl Needed {
     pub(crate) fn missing(&self, report: &Report) -> Vec<Position> {
         let of_shard = |(id, state): (&ShardId, &Shard)| {
             let shard = *id;
-            let missing = report.missing(shard, &state.live());
+            let mut needed = Vec::new();
+            state.needs(&mut |first, count, _| needed.extend(first..first + count));
+            needed.sort_unstable();
+            needed.dedup();
+            let missing = report.missing(shard, &needed);
             missing
                 .into_iter()
                 .map(move |index| Position { shard, index })

@@ -68,8 +68,8 @@ pub(crate) fn checkpoint_all(node: &Node) {
 fn checkpoint(node: &Node, shard: &ShardDriver) -> Result<(), String> {
     let mut payload = Vec::new();
     let before_ms = node.clock.uptime_ms();
-    let (index, live) =
-        shard.checkpoint(node, &mut |fact| write_checkpoint_fact(fact, &mut payload));
+    let freeze = shard.checkpoint(node, &mut |fact| write_checkpoint_fact(fact, &mut payload));
+    let index = freeze.index();
     let held_ms = node.clock.uptime_ms().saturating_sub(before_ms);
     log::debug(
         "checkpoint",
@@ -77,13 +77,12 @@ fn checkpoint(node: &Node, shard: &ShardDriver) -> Result<(), String> {
             ("virtual_host", &shard.name),
             ("index", &index),
             ("bytes", &payload.len()),
-            ("records_needed", &live.len()),
             ("held_ms", &held_ms),
         ],
     );
     node.wait_committed(shard, index);
     node.journal
-        .install_checkpoint(shard.id, index, &[&payload], live.into_iter())
+        .install_checkpoint(freeze, &[&payload])
         .map_err(|error| error.to_string())
 }
 

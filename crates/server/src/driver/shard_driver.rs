@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use menzil_core::{Command, Effect, Output, QueueSummary, Reply, Shard, Summary};
-use menzil_journal::Marks;
+use menzil_journal::{Freeze, Marks};
 use menzil_model::{ChannelId, ConnectionId, Fact, Map, Name, ShardId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -72,15 +72,14 @@ impl ShardDriver {
         (shard.summary(), shard.counters(), shard.queues())
     }
 
-    /// The whole durable state, fact by fact, the indexes of the records it needs, and the
-    /// index it stands at.
-    pub(crate) fn checkpoint(&self, node: &Node, sink: &mut dyn FnMut(&Fact)) -> (u64, Vec<u64>) {
+    /// The whole durable state, fact by fact, and what the journal knows of this moment.
+    pub(crate) fn checkpoint(&self, node: &Node, sink: &mut dyn FnMut(&Fact)) -> Freeze {
         let mut state = self.state.lock();
         state
             .shard
             .finish(&mut ShardLog::new(&node.journal, self.id));
         state.shard.checkpoint(sink);
-        (self.marks.appended(), state.shard.live())
+        node.journal.freeze(self.id)
     }
 
     /// About how many bytes a checkpoint of it takes.
