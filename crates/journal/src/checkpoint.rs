@@ -19,7 +19,7 @@ use menzil_model::ShardId;
 
 use crate::disk::{Disk, DiskFile, is_full, read_all};
 use crate::error::StorageError;
-use crate::folder::{CHECKPOINT_RESERVE, Name, fill, temporary};
+use crate::folder::{CHECKPOINT_RESERVE, EVACUATION_RESERVE, Name, fill, temporary};
 use crate::journal::{Journal, locked, reading, writing};
 use crate::layout::{put, u32_at, u64_at};
 use crate::preparer::folder;
@@ -141,6 +141,7 @@ impl<D: Disk> Journal<D> {
         let bytes = payload.iter().map(|part| part.len() as u64).sum();
         self.counts.checkpoint(bytes);
         self.reserve_later();
+        self.evacuate_soon();
         let mut directory = writing(&self.directory);
         directory.set_free(shard, &unneeded);
         let dead = directory.take_dead();
@@ -225,6 +226,12 @@ impl<D: Disk> Journal<D> {
     }
 }
 
+/// Keeps space aside for a step of evacuation.
+pub(crate) fn keep_evacuation_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
+    let wanted = journal.options.evacuation_reserve_bytes;
+    set_aside(journal, EVACUATION_RESERVE, wanted)
+}
+
 /// Keeps space aside for the next checkpoint: at least what the options say and what the owner
 /// expects; as long as nobody has said what to expect, twice the largest there is.
 pub(crate) fn keep_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
@@ -239,19 +246,21 @@ pub(crate) fn keep_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
             wanted = wanted.max(journal.disk.open(&name)?.len()?.saturating_mul(2));
         }
     }
-    let kept = journal
-        .disk
-        .open(CHECKPOINT_RESERVE)
-        .and_then(|file| file.len())
-        .unwrap_or(0);
-    if kept >= wanted {
+    set_aside(journal, CHECKPOINT_RESERVE, wanted)
+}
+
+/// A file of at least so many bytes is there under that name.
+fn set_aside<D: Disk>(journal: &Journal<D>, name: &str, bytes: u64) -> io::Result<()> {
+    let kept = journal.disk.open(name).and_then(|file| file.len());
+    if kept.unwrap_or(0) >= bytes {
         return Ok(());
     }
-    let temporary = temporary(CHECKPOINT_RESERVE);
+    let temporary = temporary(name);
     let made = journal.disk.create(&temporary).and_then(|file| {
-        file.zero_fill(wanted)?;
+        file.zero_fill(bytes)?;
+        journal.counts.zeroed(bytes);
         file.sync_data()?;
-        journal.disk.rename(&temporary, CHECKPOINT_RESERVE)
+        journal.disk.rename(&temporary, name)
     });
     if made.is_err() {
         drop(journal.disk.remove(&temporary));

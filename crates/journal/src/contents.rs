@@ -78,6 +78,12 @@ impl Contents {
         self.runs.values().map(|run| run.references.live()).sum()
     }
 
+    /// The bytes of all records.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        let marks = self.runs.values().flat_map(|run| &run.marks);
+        marks.map(|mark| u64::from(mark.bytes)).sum()
+    }
+
     /// About how many bytes are needed: within the few records between two marks all are taken
     /// for equal.
     pub(crate) fn live_bytes(&self) -> u64 {

@@ -257,6 +257,24 @@ impl<F> Directory<F> {
         }
     }
 
+    /// Moves the references of a record from one file to another.
+    pub(crate) fn forward(&mut self, shard: ShardId, index: u64, source: u64, target: u64) {
+        let Some(run) = self.run_mut(source, shard) else {
+            return;
+        };
+        let Some(rank) = run.rank(index) else { return };
+        let count = run.references.take(rank, u32::MAX);
+        if count == 0 {
+            return;
+        }
+        if let Some(run) = self.run_mut(target, shard)
+            && let Some(rank) = run.rank(index)
+        {
+            let records = run.records;
+            run.references.add(rank, count, records);
+        }
+    }
+
     /// Files that hold nothing of the shard that is needed and nothing past the index.
     pub(crate) fn unneeded(&self, shard: ShardId, index: u64) -> Vec<u64> {
         let unneeded = |entry: &&Entry<F>| {
@@ -273,6 +291,7 @@ impl<F> Directory<F> {
     pub(crate) fn set_free(&mut self, shard: ShardId, files: &[u64]) {
         for file in files {
             if let Some(run) = self.run_mut(*file, shard) {
+                debug_assert!(run.references.live() == 0, "what is free is not needed");
                 run.references.seal();
                 run.free = true;
             }

@@ -95,7 +95,7 @@ impl Cut {
             let offset = target.offset + self.length;
             let sealed = record::seal(rest, offset, target.salt);
             debug_assert!(sealed.is_some(), "a pending record is whole");
-            let references = sealed.map_or(0, |sealed| sealed.references);
+            let references = sealed.unwrap_or(0);
             let place = self.run(header.position.shard);
             if let Some((_, run)) = self.runs.get_mut(place) {
                 let offset = to_u32(to_usize(offset));

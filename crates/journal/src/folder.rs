@@ -95,6 +95,8 @@ pub(crate) const LOCK: &str = "lock";
 pub(crate) const FORMAT: &str = "format";
 /// Space kept aside for a checkpoint on a full disk.
 pub(crate) const CHECKPOINT_RESERVE: &str = "checkpoint-reserve";
+/// Space kept aside for one step of evacuation on a full disk.
+pub(crate) const EVACUATION_RESERVE: &str = "evacuation-reserve";
 const TEMPORARY: &str = ".tmp";
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::counters::{Counters, Counts};
 use crate::directory::{Directory, SegmentUse};
 use crate::disk::Disk;
 use crate::error::StorageError;
+use crate::evacuation::Evacuation;
 use crate::marks::{AllMarks, Marks};
 use crate::options::Options;
 use crate::pending::{Backlog, Kind, Pending};
@@ -32,6 +33,9 @@ pub struct Journal<D: Disk> {
     pub(crate) writer: Mutex<Writer<D::File>>,
     pub(crate) directory: RwLock<Directory<D::File>>,
     pub(crate) preparer: Preparer<D::File>,
+    pub(crate) evacuation: Evacuation,
+    /// Dead bytes over what is tolerated.
+    pub(crate) debt: AtomicU64,
     /// The newest checkpoint of each shard.
     pub(crate) checkpoints: Mutex<Map<ShardId, u64>>,
     /// Who needs what was in the folder is known.

@@ -10,19 +10,30 @@
 //! ```text
 //! folder:
 //!   lock                    held while a journal is open
-//!   format                  "menzil journal 1"
+//!   format                  "menzil journal 2"
 //!   segment-0000000007      header │ batch │ batch │ …       see segment.rs, batch.rs, record.rs
-//!   directory-0000000007    position → offset of a sealed segment          see sidecar.rs
+//!   cold-0000000009         records saved out of dead segments     see cold.rs, evacuation.rs
+//!   directory-0000000007    where the records of a sealed segment or cold file lie: sidecar.rs
 //!   spare-0000000005        a dead segment that waits for its next use
 //!   checkpoint-3-1042       state of shard 3 after its record 1042     see checkpoint.rs
 //!   quarantine-…            bytes that `repair` took out of the way
+//!   checkpoint-reserve      space for a checkpoint on a full disk
+//!   evacuation-reserve      space for a step of evacuation on a full disk
 //!   *.tmp                   unfinished, removed at the next open
+//! ```
 //!
+//! A record lies in one file, or, while it is evacuated, in two that say the same. The file that
+//! it was appended to is set free by the first checkpoint that found nobody who needs anything
+//! of it; a cold file likewise. After a crash the newest cold file that has a record is the one
+//! it is counted in, so that the other can die.
+//!
+//! ```text
 //! append → pending ──swap──► flight ──pwritev, fdatasync──► segment ──► committed
 //! ```
 
 mod batch;
 mod checkpoint;
+mod cold;
 mod contents;
 mod continuity;
 mod counters;
@@ -32,6 +43,7 @@ mod directory;
 mod disk;
 mod dump;
 mod error;
+mod evacuation;
 mod flight;
 mod folder;
 mod journal;
@@ -66,6 +78,7 @@ pub use directory::SegmentUse;
 pub use disk::{Disk, DiskFile};
 pub use dump::{Dumped, dump};
 pub use error::{OpenError, ReadError, StorageError};
+pub use evacuation::Evacuated;
 pub use journal::{Batch, Journal};
 pub use marks::Marks;
 pub use options::Options;

@@ -42,6 +42,8 @@ struct State<F> {
     ready: VecDeque<Segment<F>>,
     /// Numbers of spare files.
     spares: Vec<u64>,
+    /// Segments taken into use since spares were last trimmed.
+    taken: usize,
     /// Sealed segments that have no sidecar yet.
     sealed: Vec<u64>,
     next_id: u64,
@@ -60,6 +62,7 @@ impl<F> Preparer<F> {
         let state = State {
             ready,
             spares,
+            taken: 0,
             sealed,
             next_id,
             reserve_due: true,
@@ -108,9 +111,63 @@ impl<D: Disk> Journal<D> {
                 }
                 _ => locked(&self.preparer.state).reserve_due = false,
             }
+            while let Err(error) = checkpoint::keep_evacuation_reserve(self) {
+                if !is_full(&error) {
+                    return Err(self.fail(folder("keeping a reserve", error)));
+                }
+                if self.drop_spare() {
+                    continue;
+                }
+                if self.expected_checkpoint_bytes() > 0 {
+                    locked(&self.preparer.state).reserve_due = true;
+                    self.room.set_space(Space::Full);
+                    return Ok(Space::Full);
+                }
+                break;
+            }
         }
         self.room.set_space(Space::Ample);
         Ok(Space::Ample)
+    }
+
+    /// Gives the space of a file that waits to be used again back to the disk.
+    fn drop_spare(&self) -> bool {
+        let Some(id) = locked(&self.preparer.state).spares.pop() else {
+            return false;
+        };
+        // One that stays is found at the next open.
+        drop(self.disk.remove(&Name::Spare(id).to_string()));
+        true
+    }
+
+    /// Keeps as many dead files for their next use as were taken into use since the last call,
+    /// and gives the others back to the disk: how many that is follows the traffic.
+    pub fn trim_spares(&self) -> Result<(), StorageError> {
+        let used = {
+            let mut state = locked(&self.preparer.state);
+            std::mem::take(&mut state.taken)
+        };
+        let mut removed = false;
+        while locked(&self.preparer.state).spares.len() > used {
+            removed |= self.drop_spare();
+        }
+        if removed {
+            let synced = self.disk.sync_folder();
+            synced.map_err(|error| self.fail(folder("removing spare segments", error)))?;
+        }
+        Ok(())
+    }
+
+    /// Whether dead files wait for their next use.
+    pub fn has_spares(&self) -> bool {
+        !locked(&self.preparer.state).spares.is_empty()
+    }
+
+    /// A number that no file has.
+    pub(crate) fn next_file(&self) -> u64 {
+        let mut state = locked(&self.preparer.state);
+        state.next_id += 1;
+        state.next_id - 1
     }
 
     /// The next segment of at least that length. Waits for one that is being prepared, and,
@@ -279,6 +336,7 @@ impl<D: Disk> Journal<D> {
             .iter()
             .position(|segment| segment.length >= length)?;
         let segment = state.ready.remove(at);
+        state.taken += 1;
         self.refresh_room(&state);
         self.preparer.wake.notify_one();
         segment
@@ -327,6 +385,7 @@ impl<D: Disk> Journal<D> {
             salt: self.disk.entropy(),
             length,
             fresh: spare.is_none(),
+            cold: false,
         };
         let made = match spare {
             Some(spare) => self.reuse(&Name::Spare(spare).to_string(), header),
@@ -349,6 +408,7 @@ impl<D: Disk> Journal<D> {
         let temporary = temporary(&Name::Segment(header.id).to_string());
         let created = self.disk.create(&temporary).and_then(|file| {
             file.zero_fill(header.length)?;
+            self.counts.zeroed(header.length);
             self.name(file, &temporary, header)
         });
         if created.is_err() {

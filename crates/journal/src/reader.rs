@@ -18,35 +18,51 @@ use crate::layout::{SECTOR, checksum, to_usize};
 use crate::record::{self, DROPPED, RecordHeader};
 use crate::segment::Segment;
 
-type Payload = Result<Vec<u8>, ReadError>;
+/// A record that was read: its header and its payload.
+pub(crate) type Record = (RecordHeader, Vec<u8>);
+
+type Read = Result<Record, ReadError>;
 
 impl<D: Disk> Journal<D> {
     /// The payload of a record, wherever it is on its way: pending, in flight or on disk.
-    pub fn read(&self, position: Position) -> Payload {
+    pub fn read(&self, position: Position) -> Result<Vec<u8>, ReadError> {
         let mut read = self.read_many(position.shard, &[position.index]);
         read.pop().unwrap_or(Err(ReadError::Gone(position)))
     }
 
     /// The payloads of records, which come ascending; neighbours are read at once.
-    pub fn read_many(&self, shard: ShardId, indexes: &[u64]) -> Vec<Payload> {
+    pub fn read_many(&self, shard: ShardId, indexes: &[u64]) -> Vec<Result<Vec<u8>, ReadError>> {
+        let committed = self.committed(shard);
+        let on_disk = indexes.partition_point(|index| *index <= committed);
+        let (on_disk, rest) = indexes.split_at(on_disk);
+        let records = self.read_records(shard, on_disk);
+        let payload = |record: Read| record.map(|(_, payload)| payload);
+        let mut read: Vec<_> = records.into_iter().map(payload).collect();
+        read.extend(rest.iter().map(|index| {
+            let position = Position {
+                shard,
+                index: *index,
+            };
+            if let Some(payload) = self.read_uncommitted(position) {
+                return Ok(payload);
+            }
+            // It was committed meanwhile, or never was.
+            let record = self.read_records(shard, &[*index]).pop();
+            record.map_or(Err(ReadError::Gone(position)), payload)
+        }));
+        read
+    }
+
+    /// As [`read_many`](Self::read_many), of records that are on disk.
+    pub(crate) fn read_records(&self, shard: ShardId, indexes: &[u64]) -> Vec<Read> {
         let gone = |index: &u64| {
             Err(ReadError::Gone(Position {
                 shard,
                 index: *index,
             }))
         };
-        let mut read: Vec<Payload> = indexes.iter().map(gone).collect();
-        let committed = self.committed(shard);
-        let on_disk = indexes.partition_point(|index| *index <= committed);
+        let mut read: Vec<Read> = indexes.iter().map(gone).collect();
         let mut wanted: Vec<(usize, u64)> = (0..).zip(indexes.iter().copied()).collect();
-        for (place, index) in wanted.split_off(on_disk) {
-            let position = Position { shard, index };
-            match (self.read_uncommitted(position), read.get_mut(place)) {
-                (Some(payload), Some(target)) => *target = Ok(payload),
-                // It was committed meanwhile, or never was.
-                _ => wanted.push((place, index)),
-            }
-        }
         for _ in 0..ATTEMPTS_MAX {
             self.read_from_disk(shard, &wanted, &mut read);
             // A file that was set free under the reader is in the directory no more.
@@ -87,7 +103,7 @@ impl<D: Disk> Journal<D> {
         pending.or_else(|| reading(&self.flight).find(position).map(<[u8]>::to_vec))
     }
 
-    fn read_from_disk(&self, shard: ShardId, wanted: &[(usize, u64)], read: &mut [Payload]) {
+    fn read_from_disk(&self, shard: ShardId, wanted: &[(usize, u64)], read: &mut [Read]) {
         let mut group: Option<Group<D::File>> = None;
         for (target, index) in wanted {
             let position = Position {
@@ -115,7 +131,7 @@ impl<D: Disk> Journal<D> {
         }
     }
 
-    fn read_group(&self, group: &Group<D::File>, read: &mut [Payload]) {
+    fn read_group(&self, group: &Group<D::File>, read: &mut [Read]) {
         let found = group.read();
         self.counts.read_group(
             group.wanted.len() as u64,
@@ -158,7 +174,7 @@ impl<F: DiskFile> Group<F> {
         self.wanted.push((target, position));
     }
 
-    fn read(&self) -> Vec<Payload> {
+    fn read(&self) -> Vec<Read> {
         let mut bytes = vec![0; to_usize(self.stretch.end - self.stretch.start)];
         if let Err(error) = self.segment.file.read_at(&mut bytes, self.stretch.start) {
             let error = |_: &(usize, Position)| Err(ReadError::Io(copy(&error)));
@@ -181,13 +197,20 @@ impl<F: DiskFile> Group<F> {
                     return Err(self.corrupt(*position, self.stretch.start, 0, 0));
                 };
                 at = offset;
-                self.payload(&bytes, offset, header, *position)
+                let payload = self.payload(&bytes, offset, header, *position)?;
+                Ok((header, payload))
             })
             .collect()
     }
 
     /// The payload of the record at `at` of the bytes, which may end before it does.
-    fn payload(&self, bytes: &[u8], at: u64, header: RecordHeader, position: Position) -> Payload {
+    fn payload(
+        &self,
+        bytes: &[u8],
+        at: u64,
+        header: RecordHeader,
+        position: Position,
+    ) -> Result<Vec<u8>, ReadError> {
         let offset = self.stretch.start + at;
         if header.flags & DROPPED != 0 {
             return Err(ReadError::Gone(position));

@@ -121,25 +121,15 @@ pub(crate) fn payload<'a>(record: &'a [u8], header: &RecordHeader) -> Option<&'a
     record.get(HEADER..HEADER.checked_add(to_usize(u64::from(header.length)))?)
 }
 
-/// A record that was sealed, and how many will need it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sealed {
-    pub(crate) header: RecordHeader,
-    pub(crate) references: u32,
-}
-
-/// Computes both checksums of the record that starts `record` and will lie at `offset`.
-pub(crate) fn seal(record: &mut [u8], offset: u64, salt: u64) -> Option<Sealed> {
+/// Computes both checksums of the record that starts `record` and will lie at `offset`. Returns
+/// how many will need it.
+pub(crate) fn seal(record: &mut [u8], offset: u64, salt: u64) -> Option<u32> {
     let header = RecordHeader::decode_unchecked(record)?;
     let references = u32_at(record, HEADER_CRC)?;
     let payload_crc = checksum(payload(record, &header)?);
     put(record, PAYLOAD_CRC, &payload_crc.to_le_bytes());
     seal_header(record, offset, salt)?;
-    let header = RecordHeader {
-        payload_crc,
-        ..header
-    };
-    Some(Sealed { header, references })
+    Some(references)
 }
 
 /// Computes the checksum of the header alone: the record was sealed before, for another place.
@@ -190,9 +180,9 @@ mod tests {
         let mut bytes = header.encode(3).to_vec();
         bytes.extend_from_slice(payload);
         bytes.resize(to_usize(header.size()), 0);
-        let sealed = seal(&mut bytes, offset, salt).unwrap();
-        assert_eq!(sealed.references, 3);
-        (bytes, sealed.header)
+        assert_eq!(seal(&mut bytes, offset, salt), Some(3));
+        let header = RecordHeader::decode_unchecked(&bytes).unwrap();
+        (bytes, header)
     }
 
     #[test]

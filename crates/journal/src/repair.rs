@@ -197,6 +197,7 @@ fn mend<D: Disk>(
             salt,
             length,
             fresh: false,
+            cold: false,
         };
         mended.write(0, &header.encode());
     }

@@ -47,6 +47,7 @@ struct World {
     twins: BTreeMap<u32, Twin>,
     checkpoints: u64,
     crashes: u64,
+    evacuated: u64,
 }
 
 impl World {
@@ -57,6 +58,10 @@ impl World {
             prepared_segments: 1 + random.below(2) as usize,
             spare_segments_max: random.below(4) as usize,
             checkpoint_reserve_bytes: random.below(2) * 4096,
+            evacuation_reserve_bytes: random.below(2) * 8192,
+            evacuate_below_percent: [50, 90][random.below(2) as usize],
+            evacuate_age_segments: random.below(3),
+            evacuate_bytes: 4096 << random.below(3),
             ..Options::default()
         };
         let disk = MemoryDisk::new(seed);
@@ -70,6 +75,7 @@ impl World {
             twins,
             checkpoints: 0,
             crashes: 0,
+            evacuated: 0,
         }
     }
 
@@ -77,13 +83,13 @@ impl World {
         self.reopen();
         for _ in 0..operations {
             let done = match self.random.below(26) {
-                0..9 => {
+                0..=8 => {
                     self.append();
                     true
                 }
-                9..14 => self.step(),
-                14 => self.checkpoint(),
-                15 => {
+                9..=13 => self.step(),
+                14 | 24 => self.checkpoints(),
+                15 | 25 => {
                     self.read();
                     true
                 }
@@ -93,7 +99,7 @@ impl World {
                     true
                 }
                 17 => false,
-                18..21 => {
+                18..=20 => {
                     self.release();
                     true
                 }
@@ -101,7 +107,7 @@ impl World {
                     self.freeze();
                     true
                 }
-                23 | 24 => self.evacuate(),
+                23 => self.evacuate(),
                 _ => self
                     .journal
                     .as_ref()
@@ -169,8 +175,13 @@ impl World {
         result.is_ok()
     }
 
-    fn evacuate(&self) -> bool {
-        true
+    fn evacuate(&mut self) -> bool {
+        let evacuated = self.journal().evacuate_step();
+        if let Ok(Some(evacuated)) = &evacuated {
+            assert!(evacuated.records > 0);
+            self.evacuated += evacuated.records;
+        }
+        evacuated.is_ok()
     }
 
     /// Gives some references of records back, after a record that says so.
@@ -195,14 +206,20 @@ impl World {
     }
 
     fn freeze(&mut self) {
-        let shard = 1 + self.random.below(3) as u32;
         let journal = self.journal.as_ref().unwrap();
-        let twin = self.twins.get_mut(&shard).unwrap();
-        twin.frozen = Some((journal.freeze(ShardId(shard)), twin.references.clone()));
+        for (shard, twin) in &mut self.twins {
+            if self.random.below(3) > 0 {
+                let freeze = journal.freeze(ShardId(*shard));
+                twin.frozen = Some((freeze, twin.references.clone()));
+            }
+        }
     }
 
-    fn checkpoint(&mut self) -> bool {
-        let shard = 1 + self.random.below(3) as u32;
+    fn checkpoints(&mut self) -> bool {
+        (1..=3).all(|shard| self.checkpoint(shard))
+    }
+
+    fn checkpoint(&mut self, shard: u32) -> bool {
         let twin = self.twins.get_mut(&shard).unwrap();
         let frozen = twin.frozen.take_if(|(freeze, _)| {
             let older = twin.checkpoint.as_ref().map_or(0, |(at, _)| *at);
@@ -391,13 +408,14 @@ fn random_lives_of_a_journal_lose_double_and_resurrect_nothing() {
     let first = std::env::var("MENZIL_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok());
-    let (mut checkpoints, mut crashes, mut recycled) = (0, 0, 0);
+    let (mut checkpoints, mut crashes, mut recycled, mut evacuated) = (0, 0, 0, 0);
     for seed in first.map_or_else(|| 0..seeds.unwrap_or(150), |seed: u64| seed..seed + 1) {
         let outcome = std::panic::catch_unwind(|| {
             let mut world = World::new(seed);
-            world.run(150);
+            world.run(250);
             let recycled = world.journal().segments().iter().map(|s| s.segment).max();
-            (world.checkpoints, world.crashes, recycled.unwrap_or(0))
+            let recycled = recycled.unwrap_or(0);
+            (world.checkpoints, world.crashes, recycled, world.evacuated)
         });
         let Ok(outcome) = outcome else {
             panic!("seed {seed}; repeat with MENZIL_SEED={seed}");
@@ -405,9 +423,11 @@ fn random_lives_of_a_journal_lose_double_and_resurrect_nothing() {
         checkpoints += outcome.0;
         crashes += outcome.1;
         recycled = recycled.max(outcome.2);
+        evacuated += outcome.3;
     }
+    println!("{checkpoints} checkpoints, {crashes} crashes, {evacuated} records evacuated");
     if first.is_none() {
-        assert!(checkpoints > 0 && crashes > 0 && recycled > 3);
+        assert!(checkpoints > 0 && crashes > 0 && recycled > 3 && evacuated > 1000);
     }
 }
 

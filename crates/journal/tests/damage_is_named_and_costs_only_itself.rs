@@ -346,7 +346,7 @@ fn a_bad_last_batch_is_a_torn_tail_and_a_bad_one_before_it_is_not() {
     let damage = |record: &Stored| {
         let damaged = disk.fork();
         let mut bytes = whole.clone();
-        bytes[record.offset as usize + 41] ^= 4;
+        bytes[record.offset as usize + 33] ^= 4;
         damaged.set_bytes("segment-0000000001", &bytes);
         damaged
     };
@@ -355,7 +355,7 @@ fn a_bad_last_batch_is_a_torn_tail_and_a_bad_one_before_it_is_not() {
     assert_eq!(kept.payloads(1), [b"first"]);
     let report = journal.report();
     assert_eq!(report.torn.unwrap().offset, records[1].offset - 64);
-    let line = "torn tail: 112 unconfirmed bytes cut from segment 1 at byte 1024";
+    let line = "torn tail: 104 unconfirmed bytes cut from segment 1 at byte 1024";
     assert_eq!(
         report
             .to_string()

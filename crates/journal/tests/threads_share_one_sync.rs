@@ -156,6 +156,7 @@ fn a_second_journal_on_a_folder_is_refused_and_checkpoints_recycle_real_files() 
         &mut Kept::default(),
     );
     assert!(matches!(second.map(|_| ()), Err(OpenError::Locked)));
+    journal.needs_known();
     for round in 1..=6_u64 {
         for _ in 0..300 {
             journal.append(ShardId(1), Class::Message, 1, |bytes| {

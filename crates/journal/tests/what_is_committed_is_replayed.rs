@@ -135,7 +135,7 @@ fn a_second_journal_on_the_folder_is_refused() {
 #[test]
 fn a_newer_format_is_refused_without_touching_anything() {
     let disk = MemoryDisk::new(6);
-    disk.set_bytes("format", b"menzil journal 2\n");
+    disk.set_bytes("format", b"menzil journal 3\n");
     disk.set_bytes("segment-9999999999.tmp", b"theirs");
     let refused = open(&disk).map(|_| ()).unwrap_err();
     assert!(matches!(

@@ -340,7 +340,7 @@ pub fn format_advice(data_dir: &Path, error: &OpenError) -> Option<String> {
     let dir = data_dir.display();
     Some(format!(
         "; if Menzil made this folder and its format file was deleted or damaged, put it back: \
-         `echo menzil journal 1 > {dir}/format`; if not, name another folder"
+         `echo menzil journal 2 > {dir}/format`; if not, name another folder"
     ))
 }
 
