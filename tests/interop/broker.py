@@ -100,8 +100,9 @@ class Broker:
 class Menzil(Broker):
     name = "menzil"
 
-    def __init__(self, binary):
+    def __init__(self, binary, settings=()):
         self.binary = pathlib.Path(binary).resolve()
+        self.settings = [argument for setting in settings for argument in ("--set", setting)]
         if not self.binary.exists():
             raise BrokerFailed(f"no binary at {self.binary}; build it or name one with --binary")
         super().__init__()
@@ -118,7 +119,8 @@ class Menzil(Broker):
 
     def start(self):
         """Starts on the current data folder; on the same port as before, if there was one."""
-        command = [self.binary, "server", "--data-dir", self.data, "--amqp", f"{self.host}:{self.port}"]
+        command = [self.binary, "server", "--data-dir", self.data, "--amqp", f"{self.host}:{self.port}",
+                   *self.settings]
         began = time.monotonic()
         while True:
             with open(self.folder / "log", "ab") as log:

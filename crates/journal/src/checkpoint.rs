@@ -19,7 +19,7 @@ use menzil_model::ShardId;
 
 use crate::disk::{Disk, DiskFile, is_full, read_all};
 use crate::error::StorageError;
-use crate::folder::{CHECKPOINT_RESERVE, EVACUATION_RESERVE, Name, fill, temporary};
+use crate::folder::{CHECKPOINT_RESERVES, EVACUATION_RESERVE, Name, fill, temporary};
 use crate::journal::{Journal, locked, reading, writing};
 use crate::layout::{put, u32_at, u64_at};
 use crate::preparer::folder;
@@ -207,9 +207,10 @@ impl<D: Disk> Journal<D> {
         match written {
             Err(error) if is_full(&error) => {
                 drop(self.disk.remove(temporary));
-                self.disk
-                    .rename(CHECKPOINT_RESERVE, temporary)
-                    .map_err(|_| error)?;
+                let mut reserves = CHECKPOINT_RESERVES.iter();
+                if !reserves.any(|reserve| self.disk.rename(reserve, temporary).is_ok()) {
+                    return Err(error);
+                }
                 fill(&self.disk.open(temporary)?, parts)
             }
             written => written,
@@ -229,7 +230,7 @@ impl<D: Disk> Journal<D> {
 /// Keeps space aside for a step of evacuation.
 pub(crate) fn keep_evacuation_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
     let wanted = journal.options.evacuation_reserve_bytes;
-    set_aside(journal, EVACUATION_RESERVE, wanted)
+    set_aside(journal, EVACUATION_RESERVE, wanted, 0)
 }
 
 /// Keeps space aside for the next checkpoint: at least what the options say and what the owner
@@ -246,15 +247,21 @@ pub(crate) fn keep_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
             wanted = wanted.max(journal.disk.open(&name)?.len()?.saturating_mul(2));
         }
     }
-    set_aside(journal, CHECKPOINT_RESERVE, wanted)
+    // In steps, so that a growing backlog does not write it again for each segment.
+    for reserve in CHECKPOINT_RESERVES {
+        set_aside(journal, reserve, wanted, expected / 2)?;
+    }
+    Ok(())
 }
 
-/// A file of at least so many bytes is there under that name.
-fn set_aside<D: Disk>(journal: &Journal<D>, name: &str, bytes: u64) -> io::Result<()> {
+/// A file of at least so many bytes is there under that name; if it has to be made, with some
+/// more.
+fn set_aside<D: Disk>(journal: &Journal<D>, name: &str, bytes: u64, more: u64) -> io::Result<()> {
     let kept = journal.disk.open(name).and_then(|file| file.len());
     if kept.unwrap_or(0) >= bytes {
         return Ok(());
     }
+    let bytes = bytes.saturating_add(more);
     let temporary = temporary(name);
     let made = journal.disk.create(&temporary).and_then(|file| {
         file.zero_fill(bytes)?;

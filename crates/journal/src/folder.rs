@@ -93,10 +93,12 @@ pub(crate) fn temporary(name: &str) -> String {
 
 pub(crate) const LOCK: &str = "lock";
 pub(crate) const FORMAT: &str = "format";
-/// Space kept aside for a checkpoint on a full disk.
-pub(crate) const CHECKPOINT_RESERVE: &str = "checkpoint-reserve";
 /// Space kept aside for one step of evacuation on a full disk.
 pub(crate) const EVACUATION_RESERVE: &str = "evacuation-reserve";
+/// Space kept aside for checkpoints on a full disk. Two, because one checkpoint may set nothing
+/// free, and the next must have its space all the same; from then on each sets the one before
+/// it free.
+pub(crate) const CHECKPOINT_RESERVES: [&str; 2] = ["checkpoint-reserve", "checkpoint-reserve-2"];
 const TEMPORARY: &str = ".tmp";
 
 #[cfg(test)]
@@ -116,6 +118,8 @@ mod tests {
         }
         assert_eq!(Name::parse("segment-7"), Name::Other);
         assert_eq!(Name::parse("segment-0000000007.tmp"), Name::Temporary);
-        assert_eq!(Name::parse(CHECKPOINT_RESERVE), Name::Other);
+        for reserve in CHECKPOINT_RESERVES {
+            assert_eq!(Name::parse(reserve), Name::Other);
+        }
     }
 }

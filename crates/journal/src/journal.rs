@@ -45,6 +45,8 @@ pub struct Journal<D: Disk> {
     pub(crate) counts: Counts,
     /// What the owner expects the next checkpoints to take, 0 where it has not said.
     pub(crate) checkpoint_bytes: AtomicU64,
+    /// Records committed when it last said so.
+    pub(crate) checkpoint_told_at: AtomicU64,
     pub(crate) failure: OnceLock<StorageError>,
     pub(crate) report: OpenReport,
     pub(crate) _lock: D::Lock,

@@ -89,6 +89,12 @@ impl<D: Disk> Journal<D> {
         self.check()?;
         self.describe_sealed();
         while locked(&self.preparer.state).ready.len() < count {
+            // First the space for the checkpoint that what the segment takes will need: a small
+            // disk may fill before anybody says what to expect.
+            if self.keep_grown_reserve() == Space::Full {
+                self.room.set_space(Space::Full);
+                return Ok(Space::Full);
+            }
             match self.make(self.options.segment_bytes) {
                 Ok(segment) => {
                     let mut state = locked(&self.preparer.state);
@@ -103,13 +109,9 @@ impl<D: Disk> Journal<D> {
             }
         }
         if locked(&self.preparer.state).reserve_due {
-            match checkpoint::keep_reserve(self) {
-                // Without room for a checkpoint a full disk could never be drained.
-                Err(error) if is_full(&error) && self.expected_checkpoint_bytes() > 0 => {
-                    self.room.set_space(Space::Full);
-                    return Ok(Space::Full);
-                }
-                _ => locked(&self.preparer.state).reserve_due = false,
+            if self.keep_grown_reserve() == Space::Full {
+                self.room.set_space(Space::Full);
+                return Ok(Space::Full);
             }
             while let Err(error) = checkpoint::keep_evacuation_reserve(self) {
                 if !is_full(&error) {
@@ -125,6 +127,7 @@ impl<D: Disk> Journal<D> {
                 }
                 break;
             }
+            locked(&self.preparer.state).reserve_due = false;
         }
         self.room.set_space(Space::Ample);
         Ok(Space::Ample)
@@ -229,21 +232,39 @@ impl<D: Disk> Journal<D> {
         true
     }
 
+    /// Without room for a checkpoint a full disk could never be drained.
+    fn keep_grown_reserve(&self) -> Space {
+        match checkpoint::keep_reserve(self) {
+            Err(error) if is_full(&error) && self.expected_checkpoint_bytes() > 0 => Space::Full,
+            _ => Space::Ample,
+        }
+    }
+
     /// Says how large the next checkpoints of all shards may be, so that there is room for them
-    /// on a full disk too.
+    /// on a full disk too. Between two words on it the journal counts what is appended.
     pub fn expect_checkpoint_bytes(&self, bytes: u64) {
+        self.checkpoint_told_at
+            .store(self.counts.read().records, Ordering::Relaxed);
         let before = self.checkpoint_bytes.load(Ordering::Relaxed);
         if bytes <= before && before <= bytes.saturating_mul(4).max(1 << 20) {
             return;
         }
-        // In steps, so that a growing backlog does not write the reserve again all the time.
-        let wanted = bytes.saturating_add(bytes / 2).max(1);
-        self.checkpoint_bytes.store(wanted, Ordering::Relaxed);
+        self.checkpoint_bytes.store(bytes.max(1), Ordering::Relaxed);
         self.reserve_later();
     }
 
+    /// What the next checkpoints may take, once what is prepared now has been used too; 0 where
+    /// nobody has said.
     pub(crate) fn expected_checkpoint_bytes(&self) -> u64 {
-        self.checkpoint_bytes.load(Ordering::Relaxed)
+        let told = self.checkpoint_bytes.load(Ordering::Relaxed);
+        if told == 0 {
+            return 0;
+        }
+        let counters = self.counts.read();
+        let told_at = self.checkpoint_told_at.load(Ordering::Relaxed);
+        let record_bytes = (counters.bytes / counters.records.max(1)).max(RECORD_BYTES_LIKELY);
+        let records = counters.records.saturating_sub(told_at) + self.room.free() / record_bytes;
+        told.saturating_add(records.saturating_mul(CHECKPOINT_BYTES_PER_RECORD))
     }
 
     /// The checkpoints' reserve was used or has to grow.
@@ -440,6 +461,10 @@ pub(crate) fn name_of(id: u64, kind: Kind) -> Name {
         Kind::Cold => Name::Cold(id),
     }
 }
+/// What a checkpoint says of one message in one queue, about.
+const CHECKPOINT_BYTES_PER_RECORD: u64 = 24;
+/// Few records are shorter than this.
+const RECORD_BYTES_LIKELY: u64 = 128;
 
 pub(crate) fn folder(what: &'static str, error: io::Error) -> StorageError {
     StorageError::Folder {

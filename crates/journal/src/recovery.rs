@@ -127,6 +127,7 @@ impl<D: Disk> Journal<D> {
             checkpoint_bytes: AtomicU64::new(0),
             evacuation: Evacuation::default(),
             debt: AtomicU64::new(0),
+            checkpoint_told_at: AtomicU64::new(0),
             failure: OnceLock::new(),
             report,
             _lock: lock,

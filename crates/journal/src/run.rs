@@ -11,6 +11,7 @@ use crate::disk::Disk;
 use crate::error::StorageError;
 use crate::journal::{Journal, locked};
 use crate::pending::Waiting;
+use crate::space::Space;
 use crate::writer::Commit;
 
 /// Why a wait ended.
@@ -51,6 +52,15 @@ impl<D: Disk> Journal<D> {
         self.wait_until(Instant::now().checked_add(timeout)) == Woken::Work
     }
 
+    /// On a full disk what nobody waits for gathers longer: each batch takes a sector at least,
+    /// and the reserve has to last until checkpoints have freed segments.
+    fn lazy_delay(&self) -> Duration {
+        match self.room.space() {
+            Space::Ample => self.options.lazy_delay,
+            Space::Full => self.options.lazy_delay.saturating_mul(FULL_PATIENCE),
+        }
+    }
+
     fn wait_until(&self, deadline: Option<Instant>) -> Woken {
         let mut pending = locked(&self.pending);
         let mut lazy_until: Option<Instant> = None;
@@ -63,7 +73,7 @@ impl<D: Disk> Journal<D> {
             }
             let now = Instant::now();
             if !pending.backlog.is_empty() {
-                let until = *lazy_until.get_or_insert(now + self.options.lazy_delay);
+                let until = *lazy_until.get_or_insert_with(|| now + self.lazy_delay());
                 if until <= now {
                     return Woken::Work;
                 }
@@ -91,6 +101,8 @@ impl<D: Disk> Journal<D> {
         }
     }
 }
+
+const FULL_PATIENCE: u32 = 10;
 
 /// Ends the preparing thread however the writer ends, so that the scope can.
 struct Stop<'a, D: Disk>(&'a Journal<D>);

@@ -98,12 +98,16 @@ impl Room {
         self.reserve.load(Ordering::Acquire) > 0 && self.unwritten() + need <= left
     }
 
+    /// Bytes that are ready to be written to.
+    pub(crate) fn free(&self) -> u64 {
+        self.active.load(Ordering::Acquire)
+            + self.prepared.load(Ordering::Acquire)
+            + self.reserve.load(Ordering::Acquire)
+    }
+
     /// As [`has_room`](Self::has_room), the reserve included.
     pub(crate) fn has_reserve(&self, bytes: u64) -> bool {
-        let left = self.active.load(Ordering::Acquire)
-            + self.prepared.load(Ordering::Acquire)
-            + self.reserve.load(Ordering::Acquire);
-        self.unwritten() + need(bytes) <= left
+        self.unwritten() + need(bytes) <= self.free()
     }
 }
 

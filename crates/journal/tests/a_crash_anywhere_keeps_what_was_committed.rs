@@ -138,8 +138,8 @@ impl World {
             let encode = |bytes: &mut Vec<u8>| bytes.extend_from_slice(&payload);
             let references = match self.random.below(40) {
                 0 => 300 + self.random.below(100) as u32,
-                1..20 => 1,
-                21..30 => 2,
+                1..=20 => 1,
+                21..=29 => 2,
                 _ => 0,
             };
             let position = self

@@ -104,6 +104,27 @@ fn a_checkpoint_on_a_full_disk_uses_its_reserve_and_frees_segments() {
 }
 
 #[test]
+fn a_checkpoint_that_frees_nothing_leaves_space_for_the_next() {
+    let options = Options {
+        checkpoint_reserve_bytes: 32 << 10,
+        ..small()
+    };
+    let (_disk, journal) = full_disk(options);
+    fill(&journal, || journal.has_room(1000));
+    assert_eq!(journal.space(), Space::Full);
+    let index = journal.committed(SHARD);
+    let state = vec![3; 20_000];
+    let all: Vec<u64> = (1..=index).collect();
+    checkpoint(&journal, 1, &state, &all).unwrap();
+    assert_eq!(journal.prepare().unwrap(), Space::Full);
+    append(&journal, 1, b"settled");
+    journal.step().unwrap();
+    checkpoint(&journal, 1, &state, &[]).unwrap();
+    assert_eq!(journal.prepare().unwrap(), Space::Ample);
+    assert!(journal.has_room(1000));
+}
+
+#[test]
 fn a_checkpoint_without_space_leaves_the_one_before_it() {
     let options = Options {
         checkpoint_reserve_bytes: 0,

@@ -140,7 +140,7 @@ fn a_newer_format_is_refused_without_touching_anything() {
     let refused = open(&disk).map(|_| ()).unwrap_err();
     assert!(matches!(
         refused,
-        OpenError::NewerFormat { found: 2, known: 1 }
+        OpenError::NewerFormat { found: 3, known: 2 }
     ));
     assert_eq!(disk.bytes("segment-9999999999.tmp").unwrap(), b"theirs");
     disk.set_bytes("format", b"menzil jo");

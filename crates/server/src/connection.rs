@@ -198,7 +198,7 @@ impl Connection {
         if !link.publisher.load(Ordering::Relaxed) {
             return true;
         }
-        !self.node.is_disk_full() && !self.node.hold_back(link)
+        self.node.why_blocked().is_none() && !self.node.hold_back(link)
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -222,7 +222,7 @@ impl Connection {
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.receive(bytes);
         self.count_assembling();
-        if self.node.is_disk_full() {
+        if self.node.why_blocked().is_some() {
             self.tell_of_the_disk();
         }
     }
@@ -346,17 +346,17 @@ impl Connection {
 
     /// `connection.blocked` and `connection.unblocked`, to publishers that asked for it.
     fn tell_of_the_disk(&mut self) {
-        let blocked = self.node.is_disk_full() && self.link.publisher.load(Ordering::Relaxed);
-        if blocked == self.blocked_sent {
+        let why = self.node.why_blocked();
+        let blocked = why.filter(|_| self.link.publisher.load(Ordering::Relaxed));
+        if blocked.is_some() == self.blocked_sent {
             return;
         }
-        self.blocked_sent = blocked;
-        self.actions.push(Action::Send(if blocked {
-            Outgoing::Blocked {
-                reason: Name::from("low on disk"),
-            }
-        } else {
-            Outgoing::Unblocked
+        self.blocked_sent = blocked.is_some();
+        self.actions.push(Action::Send(match blocked {
+            Some(why) => Outgoing::Blocked {
+                reason: Name::from(why),
+            },
+            None => Outgoing::Unblocked,
         }));
         self.carry_out();
     }

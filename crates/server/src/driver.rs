@@ -71,6 +71,8 @@ pub(crate) struct Node {
     pub(crate) commits: Condvar,
     /// The disk has no room for more messages.
     pub(crate) disk_full: AtomicBool,
+    /// The disk has not answered for a while.
+    pub(crate) disk_stalled: AtomicBool,
     /// True once the server stops.
     pub(crate) stopping: watch::Sender<bool>,
 }
@@ -169,6 +171,17 @@ impl Node {
         false
     }
 
+    /// Why publishers are not read, as `connection.blocked` says it.
+    pub(crate) fn why_blocked(&self) -> Option<&'static str> {
+        if self.is_disk_full() {
+            Some("low on disk")
+        } else if self.disk_stalled.load(Ordering::Acquire) {
+            Some("the disk does not answer")
+        } else {
+            None
+        }
+    }
+
     pub(crate) fn is_disk_full(&self) -> bool {
         self.disk_full.load(Ordering::Acquire)
     }
@@ -203,9 +216,7 @@ impl Log for ShardLog<'_> {
     fn append(&mut self, fact: &Fact, references: u32) -> u64 {
         let shard = self.shard;
         let encode = |bytes: &mut Vec<u8>| fact.encode(bytes);
-        let position = self
-            .batch()
-            .append(shard, fact.class(), references, encode);
+        let position = self.batch().append(shard, fact.class(), references, encode);
         position.index
     }
 

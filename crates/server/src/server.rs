@@ -109,6 +109,7 @@ impl Server {
             committed: parking_lot::Mutex::new(()),
             commits: parking_lot::Condvar::new(),
             disk_full: AtomicBool::new(false),
+            disk_stalled: AtomicBool::new(false),
             stopping,
             settings,
         });
@@ -492,6 +493,7 @@ fn background_tasks(node: &Arc<Node>) -> Vec<JoinHandle<()>> {
 async fn watch_the_disk(node: Arc<Node>) {
     let mut stopping = node.stopping.subscribe();
     let mut publishers_wait = false;
+    let mut stall = Stall::default();
     loop {
         // Segments are prepared between commits too, and publishers wait for them.
         let pause = if publishers_wait {
@@ -506,22 +508,55 @@ async fn watch_the_disk(node: Arc<Node>) {
         }
         publishers_wait = node.let_publishers_go_on();
         let full = node.journal.space() == Space::Full;
-        if node.disk_full.swap(full, Ordering::AcqRel) == full {
-            continue;
-        }
-        if full {
-            log::error(
+        let stalled = stall.looks_stalled(&node) && !full;
+        let was_full = node.disk_full.swap(full, Ordering::AcqRel);
+        let was_stalled = node.disk_stalled.swap(stalled, Ordering::AcqRel);
+        let data_dir = node.settings.data_dir.display();
+        match (was_full, full) {
+            (false, true) => log::error(
                 "the disk is full: publishers wait, consumers go on; free some space",
-                &[("data_dir", &node.settings.data_dir.display())],
-            );
-        } else {
-            log::info("the disk has room again", &[]);
+                &[("data_dir", &data_dir)],
+            ),
+            (true, false) => log::info("the disk has room again", &[]),
+            _ => {}
+        }
+        match (was_stalled, stalled) {
+            (false, true) => log::error(
+                "the disk stalls: a write takes longer than a second; publishers wait",
+                &[("data_dir", &data_dir)],
+            ),
+            (true, false) => log::info("the disk answers again", &[]),
+            _ => {}
+        }
+        if (was_full, was_stalled) == (full, stalled) {
+            continue;
         }
         for link in node.links.lock().values() {
             link.wake.notify_one();
         }
     }
 }
+
+/// What the journal had committed when that was last seen to change.
+#[derive(Default)]
+struct Stall {
+    batches: u64,
+    since_ms: u64,
+}
+
+impl Stall {
+    /// True where something has waited for the disk, and nothing was committed, for so long.
+    fn looks_stalled(&mut self, node: &Node) -> bool {
+        let batches = node.journal.counters().batches;
+        let now_ms = node.clock.uptime_ms();
+        if batches != self.batches || node.journal.pending_bytes() == 0 {
+            (self.batches, self.since_ms) = (batches, now_ms);
+        }
+        now_ms.saturating_sub(self.since_ms) >= STALLED_MS
+    }
+}
+
+const STALLED_MS: u64 = 1000;
 
 /// Connections say goodbye, a bounded time long.
 async fn stop_serving(node: &Node, tasks: Vec<JoinHandle<()>>) {

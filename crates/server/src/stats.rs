@@ -115,6 +115,7 @@ fn all(node: &Node) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_ms": node.clock.uptime_ms(),
         "disk_full": node.is_disk_full(),
+        "disk_stalled": node.disk_stalled.load(Ordering::Relaxed),
         "connections": {
             "open": open,
             "accepted": node.connections_accepted.load(Ordering::Relaxed),

@@ -202,7 +202,10 @@ impl Node {
     /// Installs the frozen checkpoint, if it is committed. True where one was installed.
     pub(crate) fn install(&mut self) -> Result<bool, String> {
         let committed = self.committed();
-        let Some(frozen) = self.frozen.take_if(|frozen| frozen.freeze.index() <= committed) else {
+        let Some(frozen) = self
+            .frozen
+            .take_if(|frozen| frozen.freeze.index() <= committed)
+        else {
             return Ok(false);
         };
         let payload: &[&[u8]] = &[&frozen.payload];

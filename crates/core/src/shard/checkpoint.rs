@@ -117,7 +117,7 @@ impl Shard {
             .values()
             .map(|queue| queue.definition.arguments.as_bytes().len())
             .sum();
-        4096 + 48 * self.store.messages()
+        4096 + 24 * self.store.messages()
             + 24 * entries
             + 320 * objects
             + arguments as u64

@@ -38,8 +38,11 @@ fn heading(all: &Fields) -> String {
     let version = all.get("version").and_then(Value::as_str).unwrap_or("?");
     let uptime = all.get("uptime_ms").and_then(Value::as_u64).unwrap_or(0) / 1000;
     let (hours, minutes, seconds) = (uptime / 3600, uptime / 60 % 60, uptime % 60);
-    let disk = if all.get("disk_full").and_then(Value::as_bool) == Some(true) {
+    let is = |field| all.get(field).and_then(Value::as_bool) == Some(true);
+    let disk = if is("disk_full") {
         "the disk is FULL: publishers wait"
+    } else if is("disk_stalled") {
+        "the disk STALLS: publishers wait"
     } else {
         "the disk has room"
     };

@@ -20,13 +20,17 @@ pub(crate) fn checkpoint_loop(node: &Arc<Node>, stopped: &std::sync::mpsc::Recei
         bytes: node.journal.counters().bytes,
         at_ms: node.clock.now_ms(),
     };
-    while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(LOOK_EVERY) {
+    loop {
         let expected: u64 = node
             .shards
             .values()
             .map(|shard| shard.checkpoint_bytes())
             .sum();
         node.journal.expect_checkpoint_bytes(expected);
+        let stopped = stopped.recv_timeout(LOOK_EVERY);
+        if stopped != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            return;
+        }
         if last.is_due(node) {
             last = Last {
                 bytes: node.journal.counters().bytes,
