@@ -152,10 +152,12 @@ impl<D: Disk> Journal<D> {
             .map_err(CheckpointError::Storage)
     }
 
-    /// Whether the next checkpoints would set files free.
-    pub fn has_unneeded(&self) -> bool {
-        self.needs_known.load(Ordering::Acquire)
-            && reading(&self.directory).has_unneeded(|shard| self.committed(shard))
+    /// Bytes of the files that the next checkpoints would set free.
+    pub fn unneeded_bytes(&self) -> u64 {
+        if !self.needs_known.load(Ordering::Acquire) {
+            return 0;
+        }
+        reading(&self.directory).unneeded_bytes(|shard| self.committed(shard))
     }
 
     /// Counts the releases that wait for a commit though their records are on disk already, so

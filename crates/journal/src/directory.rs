@@ -298,14 +298,16 @@ impl<F> Directory<F> {
         }
     }
 
-    /// Whether a checkpoint would set files free.
-    pub(crate) fn has_unneeded(&self, index: impl Fn(ShardId) -> u64) -> bool {
-        self.files.values().any(|entry| {
+    /// Bytes of the files that checkpoints at these indexes would set free.
+    pub(crate) fn unneeded_bytes(&self, index: impl Fn(ShardId) -> u64) -> u64 {
+        let is_unneeded = |entry: &&Entry<F>| {
             let gone = |(shard, run): (&ShardId, &Run)| {
                 run.free || run.references.live() == 0 && run.last <= index(*shard)
             };
             entry.kind != Kind::Open && entry.contents.runs.iter().all(gone)
-        })
+        };
+        let unneeded = self.files.values().filter(is_unneeded);
+        unneeded.map(|entry| entry.segment.length).sum()
     }
 
     /// Takes out the files that nobody needs.

@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
 
 use menzil_model::{Map, ShardId};
 
@@ -113,17 +112,11 @@ impl<D: Disk> Journal<D> {
         }
     }
 
-    /// Dead bytes over what is tolerated, as of the last look. While it is above zero,
-    /// publishers should be slowed by [`publish_pause`](Self::publish_pause).
+    /// Dead bytes over what is tolerated, as of the last look: what evacuation is behind. It
+    /// counts only what a step can pay, so whoever holds publishers back while it is high
+    /// always lets them go on.
     pub fn evacuation_debt_bytes(&self) -> u64 {
         self.debt.load(Ordering::Relaxed)
-    }
-
-    /// How long a publisher should wait before each batch that is read from it: a millisecond
-    /// for each segment of debt, 20 at most.
-    pub fn publish_pause(&self) -> Duration {
-        let segments = self.evacuation_debt_bytes() / self.options.segment_bytes;
-        Duration::from_millis(segments.min(PAUSE_MS_MAX))
     }
 
     /// A checkpoint may have made something worth it.
@@ -372,7 +365,6 @@ fn victims<F>(
 
 /// Dead segments that are no debt.
 const TOLERATED_SEGMENTS: u64 = 2;
-const PAUSE_MS_MAX: u64 = 20;
 const VICTIMS_MAX: usize = 64;
 const SMALL_FILES_MAX: usize = 8;
 const RECORDS_AT_ONCE: usize = 256;

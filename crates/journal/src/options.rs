@@ -44,7 +44,7 @@ impl Default for Options {
             record_bytes_max: 16 << 20,
             pending_bytes_max: 64 << 20,
             prepared_segments: 2,
-            spare_segments_max: 4,
+            spare_segments_max: 2,
             lazy_delay: Duration::from_millis(5),
             full_retry: Duration::from_millis(250),
             checkpoint_reserve_bytes: 1 << 20,

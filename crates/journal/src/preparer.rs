@@ -161,11 +161,6 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
-    /// Whether dead files wait for their next use.
-    pub fn has_spares(&self) -> bool {
-        !locked(&self.preparer.state).spares.is_empty()
-    }
-
     /// A number that no file has.
     pub(crate) fn next_file(&self) -> u64 {
         let mut state = locked(&self.preparer.state);

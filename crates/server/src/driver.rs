@@ -37,6 +37,9 @@ pub(crate) use commit::commit_loop;
 /// Room in prepared segments below which publishers wait.
 const LOW_ROOM_BYTES: u64 = 256 << 10;
 
+/// Segments of dead bytes that wait for evacuation, past which publishers wait for it.
+const DEBT_SEGMENTS_MAX: u64 = 8;
+
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Times that one flush gives credit back and sends what that brings; see ADR 0001.
@@ -148,13 +151,15 @@ impl Node {
     }
 
     /// True where publishers should not be read: so much waits for the disk, or the segments
-    /// that are ready are nearly used up and the next is not prepared yet.
+    /// that are ready are nearly used up and the next is not prepared yet, or dead bytes grow
+    /// faster than what lives among them can be evacuated.
     pub(crate) fn is_journal_behind(&self) -> bool {
         let settings = &self.settings;
         self.journal.pending_bytes() >= settings.journal_pending_bytes_max.0
             || !self
                 .journal
                 .has_room(LOW_ROOM_BYTES.min(settings.segment_bytes.0 / 4))
+            || self.journal.evacuation_debt_bytes() > DEBT_SEGMENTS_MAX * settings.segment_bytes.0
     }
 
     /// Wakes the publishers that wait for the journal, if it has caught up. True where some

@@ -217,6 +217,14 @@ impl Node {
         }
     }
 
+    /// One step of evacuation: how many records moved.
+    pub(crate) fn evacuate(&self) -> Result<u64, String> {
+        let evacuated = self.journal.evacuate_step();
+        evacuated
+            .map(|evacuated| evacuated.map_or(0, |evacuated| evacuated.records))
+            .map_err(|error| error.to_string())
+    }
+
     /// One group commit.
     pub(crate) fn step(&self) -> Result<bool, StorageError> {
         self.journal.step().map(|commit| commit.is_some())
