@@ -93,10 +93,10 @@ pub fn dump<D: Disk>(disk: &D, tell: &mut dyn FnMut(&Dumped<'_>)) -> Result<(), 
         let bytes = surveyed
             .read()
             .map_err(OpenError::io(format!("reading segment {segment}")))?;
-        let scan = surveyed.source(&bytes).scan(used.peek().is_none());
-        for event in &scan.events {
+        let is_last = used.peek().is_none();
+        let scan = surveyed.source(&bytes).scan(is_last, &mut |event| {
             tell_event(event, &bytes, tell);
-        }
+        });
         if scan.torn_bytes > 0 {
             tell(&Dumped::Torn {
                 offset: scan.end,

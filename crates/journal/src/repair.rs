@@ -95,25 +95,26 @@ impl Visitor for Plan {
             .push(missing.clone());
     }
 
-    fn segment(&mut self, segment: u64, scan: &Scan) {
+    fn found(&mut self, segment: u64, event: &Event) {
         let wounds = self.segments.entry(segment).or_default();
-        wounds.end = scan.end;
-        for event in &scan.events {
-            match event {
-                Event::Batch(header) => {
-                    wounds.starts.insert(header.offset, *header);
-                }
-                Event::Record(found) => {
-                    wounds.records.insert(found.offset, found.header);
-                }
-                Event::Payload(found, damage) => {
-                    wounds.records.insert(found.offset, found.header);
-                    wounds.payloads.push((*found, *damage));
-                }
-                Event::Missing(missing) => wounds.missing.push(missing.clone()),
-                Event::Harmless(damage) => wounds.batches.push(*damage),
+        match event {
+            Event::Batch(header) => {
+                wounds.starts.insert(header.offset, *header);
             }
+            Event::Record(found) => {
+                wounds.records.insert(found.offset, found.header);
+            }
+            Event::Payload(found, damage) => {
+                wounds.records.insert(found.offset, found.header);
+                wounds.payloads.push((*found, *damage));
+            }
+            Event::Missing(missing) => wounds.missing.push(missing.clone()),
+            Event::Harmless(damage) => wounds.batches.push(*damage),
         }
+    }
+
+    fn segment(&mut self, segment: u64, scan: &Scan) {
+        self.segments.entry(segment).or_default().end = scan.end;
     }
 }
 
@@ -196,6 +197,7 @@ fn mend<D: Disk>(
             salt,
             length,
             fresh: false,
+            cold: false,
         };
         mended.write(0, &header.encode());
     }
@@ -383,8 +385,8 @@ impl<F> Mended<'_, F> {
             length: to_u32(to_usize(length)),
             payload_crc: 0,
         };
-        let mut bytes = vec![0; to_usize(size)];
-        header.encode(&mut bytes);
+        let mut bytes = header.encode(0).to_vec();
+        bytes.resize(to_usize(size), 0);
         if length >= 8 {
             crate::layout::put(
                 &mut bytes,

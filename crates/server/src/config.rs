@@ -67,7 +67,8 @@ pub struct Settings {
     pub segment_bytes: Size,
     /// Bytes that wait for the disk, past which publishers wait. Default 32 MiB.
     pub journal_pending_bytes_max: Size,
-    /// Bytes written since the last checkpoint that bring the next. Default 256 MiB.
+    /// Bytes written since the last checkpoint that bring the next; twice the size of
+    /// the last checkpoint is added. Default 64 MiB.
     pub checkpoint_bytes: Size,
     /// Seconds after which a checkpoint is made if anything was written. Default 300.
     pub checkpoint_seconds: u64,
@@ -130,7 +131,7 @@ impl Default for Settings {
             outbox_bytes_max: Size::mib(1),
             segment_bytes: Size::mib(64),
             journal_pending_bytes_max: Size::mib(32),
-            checkpoint_bytes: Size::mib(256),
+            checkpoint_bytes: Size::mib(64),
             checkpoint_seconds: 300,
             body_cache_bytes: Size::mib(64),
             index_page_entries: 256,
@@ -193,7 +194,12 @@ impl Settings {
         size("outbox_bytes_max", self.outbox_bytes_max, 4 * KIB, GIB)?;
         let pending = self.journal_pending_bytes_max;
         size("journal_pending_bytes_max", pending, 64 * KIB, 16 * GIB)?;
-        size("checkpoint_bytes", self.checkpoint_bytes, MIB, 1024 * GIB)?;
+        size(
+            "checkpoint_bytes",
+            self.checkpoint_bytes,
+            64 * KIB,
+            1024 * GIB,
+        )?;
         let cache = self.body_cache_bytes;
         size("body_cache_bytes", cache, 0, 1024 * GIB)?;
         between(
@@ -202,7 +208,7 @@ impl Settings {
             4,
             65_536,
         )?;
-        size("segment_bytes", self.segment_bytes, MIB, 4 * GIB)?;
+        size("segment_bytes", self.segment_bytes, 64 * KIB, 2 * GIB)?;
         between("connections_max", self.connections_max as u64, 1, 1 << 20)?;
         between(
             "password_checks_max",

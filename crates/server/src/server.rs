@@ -304,6 +304,8 @@ fn journal_options(settings: &Settings) -> Options {
         // Publishers wait unread past `journal_pending_bytes_max`; what was read is never
         // refused for it.
         pending_bytes_max: u64::MAX,
+        checkpoint_reserve_bytes: (settings.segment_bytes.0 / 8).min(1 << 20),
+        evacuation_reserve_bytes: (settings.segment_bytes.0 / 4).min(16 << 20),
         ..Options::default()
     }
 }
@@ -342,7 +344,7 @@ pub fn format_advice(data_dir: &Path, error: &OpenError) -> Option<String> {
     let dir = data_dir.display();
     Some(format!(
         "; if Menzil made this folder and its format file was deleted or damaged, put it back: \
-         `echo menzil journal 1 > {dir}/format`; if not, name another folder"
+         `echo menzil journal 2 > {dir}/format`; if not, name another folder"
     ))
 }
 
@@ -363,6 +365,12 @@ fn start_shards(
     let mut shards = Map::default();
     let recovered = recovery.finish(&configured);
     let took_ms = clock.uptime_ms();
+    for one in &recovered {
+        one.shard.needs(&mut |first, count, references| {
+            journal.need(one.id, first, count, references);
+        });
+    }
+    journal.needs_known();
     for mut one in recovered {
         one.shard.start(
             clock.now_ms(),

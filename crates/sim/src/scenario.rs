@@ -93,6 +93,10 @@ impl Scenario {
             checkpoint_reserve_bytes: 8 << 10,
             prepared_segments: 2,
             spare_segments_max: 2,
+            evacuation_reserve_bytes: 4 << 10,
+            evacuate_below_percent: 90,
+            evacuate_age_segments: 1,
+            evacuate_bytes: 8 << 10,
             ..Options::default()
         };
         // The largest message, in chunks, and what goes with it.

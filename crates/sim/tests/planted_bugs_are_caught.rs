@@ -46,7 +46,7 @@ fn a_recycled_segment_that_is_needed_is_caught() {
 
 #[test]
 fn a_lost_mark_of_deliveries_is_caught() {
-    is_caught(Sabotage::DeliveringLost, 11, 200, "not flagged");
+    is_caught(Sabotage::DeliveringLost, 11, 300, "not flagged");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_lost_overflow_is_caught() {
 
 #[test]
 fn a_group_in_two_records_is_caught() {
-    is_caught(Sabotage::GroupSplit, 100, 1300, "length limit dropped");
+    is_caught(Sabotage::GroupSplit, 100, 1400, "length limit dropped");
 }
 
 #[test]
@@ -106,5 +106,5 @@ fn a_failed_sync_that_is_ignored_is_caught() {
 
 #[test]
 fn a_full_disk_that_is_ignored_is_caught() {
-    is_caught(Sabotage::RoomIgnored, 25, 1300, "full disk");
+    is_caught(Sabotage::RoomIgnored, 25, 1600, "full disk");
 }
