@@ -2,11 +2,38 @@
 
 use bytes::Bytes;
 
-use menzil_core::Command;
-use menzil_model::{ChannelId, Name};
+use menzil_core::{ChannelKey, Command, PublishRef, Request};
+use menzil_model::{ChannelId, DeliveryTag, Name};
 
 use crate::sasl::{Mechanism, Secret};
 use crate::violation::Violation;
+
+/// Where the receiving half's actions go as it comes upon them.
+pub trait Sink {
+    /// Takes an action.
+    fn action(&mut self, action: Action);
+
+    /// As [`Request::Publish`], for a message that lies whole in the input.
+    fn publish(&mut self, channel: ChannelKey, publish: &PublishRef<'_>) {
+        let request = Request::Publish(publish.to_owned());
+        self.action(Action::Command(Command::Request { channel, request }));
+    }
+
+    /// As [`Request::Ack`].
+    fn acknowledge(&mut self, channel: ChannelKey, delivery_tag: DeliveryTag, multiple: bool) {
+        let request = Request::Ack {
+            delivery_tag,
+            multiple,
+        };
+        self.action(Action::Command(Command::Request { channel, request }));
+    }
+}
+
+impl Sink for Vec<Action> {
+    fn action(&mut self, action: Action) {
+        self.push(action);
+    }
+}
 
 /// One thing to do. Actions are carried out in order: the effects of a command go to
 /// [`crate::Outbound`] before what a later action sends.

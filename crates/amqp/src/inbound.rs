@@ -15,15 +15,17 @@
 mod assembly;
 mod channel;
 mod connection;
+mod quick;
 mod request;
 
 use std::sync::Arc;
 
 use menzil_core::Command;
-use menzil_model::{ChannelId, ConnectionId, Map, Name, Table};
+use menzil_model::{ChannelId, ConnectionId, Name, Table};
 
 use self::channel::Slot;
-use crate::action::{Action, CloseReason, Outgoing};
+use crate::action::{Action, CloseReason, Outgoing, Sink};
+use crate::by_channel::ByChannel;
 use crate::config::SessionConfig;
 use crate::frame::{self, FRAME_OVERHEAD_BYTES, Frame, Split};
 use crate::handshake::{Capabilities, PROTOCOL_HEADER, PROTOCOL_HEADER_0_9};
@@ -46,7 +48,7 @@ pub struct Inbound {
     client_properties: Table,
     user: Name,
     vhost: Name,
-    channels: Map<ChannelId, Slot>,
+    channels: ByChannel<Slot>,
     /// Bytes of all messages under assembly.
     assembling: u64,
     now_ms: u64,
@@ -103,7 +105,7 @@ impl Inbound {
             client_properties: Table::empty(),
             user: Name::empty(),
             vhost: Name::empty(),
-            channels: Map::default(),
+            channels: ByChannel::default(),
             assembling: 0,
             now_ms,
             last_heard_ms: now_ms,
@@ -120,7 +122,7 @@ impl Inbound {
         now_ms: u64,
         bytes: &[u8],
         entropy: &mut dyn FnMut() -> u128,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) {
         self.now_ms = now_ms;
         if !bytes.is_empty() {
@@ -160,7 +162,7 @@ impl Inbound {
         &mut self,
         input: &[u8],
         entropy: &mut dyn FnMut() -> u128,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) -> usize {
         let mut used = 0;
         while let Some(rest) = input.get(used..).filter(|rest| !rest.is_empty()) {
@@ -199,14 +201,14 @@ impl Inbound {
         }
     }
 
-    fn protocol_header(&mut self, input: &[u8], out: &mut Vec<Action>) -> usize {
+    fn protocol_header(&mut self, input: &[u8], out: &mut dyn Sink) -> usize {
         let Some(header) = input.first_chunk::<8>() else {
             return 0;
         };
         if *header == PROTOCOL_HEADER || *header == PROTOCOL_HEADER_0_9 {
             self.start(out);
         } else {
-            out.push(Action::Send(Outgoing::ProtocolHeader));
+            out.action(Action::Send(Outgoing::ProtocolHeader));
             self.end(CloseReason::ProtocolHeader(*header), out);
         }
         header.len()
@@ -216,8 +218,11 @@ impl Inbound {
         &mut self,
         input: &[u8],
         entropy: &mut dyn FnMut() -> u128,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) -> usize {
+        if let Some(length) = self.quick(input, out) {
+            return length;
+        }
         match frame::split(input, self.frame_bytes_max) {
             Split::Incomplete(_) => 0,
             Split::Whole(frame, length) => {
@@ -248,7 +253,7 @@ impl Inbound {
         &mut self,
         frame: Frame<'_>,
         entropy: &mut dyn FnMut() -> u128,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) -> Result<(), Violation> {
         match ChannelId::new(frame.channel) {
             None => self.connection_frame(frame, out),
@@ -280,8 +285,8 @@ impl Inbound {
     /// on, the number is free and using it without open is an error. Without this call what
     /// comes on it is ignored.
     pub fn channel_closed(&mut self, channel: ChannelId) {
-        if matches!(self.channels.get(&channel), Some(Slot::Leaving)) {
-            self.channels.remove(&channel);
+        if matches!(self.channels.get(channel), Some(Slot::Leaving)) {
+            self.channels.remove(channel);
         }
     }
 
@@ -327,7 +332,7 @@ impl Inbound {
     }
 
     /// Time has passed.
-    pub fn timeout(&mut self, now_ms: u64, out: &mut Vec<Action>) {
+    pub fn timeout(&mut self, now_ms: u64, out: &mut dyn Sink) {
         self.now_ms = now_ms;
         if self.kept.is_empty() {
             // An idle connection keeps no buffer.

@@ -17,6 +17,7 @@
 //! 6. when the socket has ended, execute what [`Inbound::disconnected`] returns.
 
 mod action;
+mod by_channel;
 mod config;
 pub mod frame;
 mod handshake;
@@ -31,11 +32,11 @@ mod session;
 mod term;
 mod violation;
 
-pub use action::{Action, AuthError, CloseReason, OpenError, Outgoing};
+pub use action::{Action, AuthError, CloseReason, OpenError, Outgoing, Sink};
 pub use config::SessionConfig;
 pub use handshake::{PROTOCOL_HEADER, PROTOCOL_HEADER_0_9};
 pub use inbound::Inbound;
-pub use outbound::Outbound;
+pub use outbound::{Outbound, Sending};
 pub use sasl::{Mechanism, Secret};
 pub use session::AmqpSession;
 pub use violation::{Code, Violation};

@@ -9,17 +9,21 @@ mod confirms;
 mod encode;
 mod lane;
 mod outbox;
+mod template;
 
 use std::io::IoSlice;
 
-use menzil_core::{ConnectionOutput, Effect, Output, Reply, credit_bytes};
+use menzil_core::{ConnectionOutput, Delivering, Effect, Output, Reply, credit_bytes};
 use menzil_model::wire::Writer;
-use menzil_model::{ChannelId, Map, Message, Name};
+use menzil_model::{ChannelId, Message, Name};
 
 use self::confirms::Folded;
 use self::lane::{Item, Lane};
 use self::outbox::Outbox;
+pub use self::outbox::Sending;
+use self::template::Envelope;
 use crate::action::Outgoing;
+use crate::by_channel::ByChannel;
 use crate::frame::{FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES, HEARTBEAT_FRAME};
 use crate::handshake::PROTOCOL_HEADER;
 use crate::method::MethodId;
@@ -34,7 +38,7 @@ use crate::violation::{Code, Violation};
 #[derive(Debug)]
 pub struct Outbound {
     outbox: Outbox,
-    lanes: Map<ChannelId, Lane>,
+    lanes: ByChannel<Box<Lane>>,
     /// Channels whose lanes hold something.
     holding: Vec<ChannelId>,
     committed: u64,
@@ -67,7 +71,7 @@ impl Outbound {
     pub fn new(now_ms: u64) -> Self {
         Self {
             outbox: Outbox::default(),
-            lanes: Map::default(),
+            lanes: ByChannel::default(),
             holding: Vec::new(),
             committed: 0,
             frame_bytes_max: FRAME_BYTES_MIN,
@@ -94,17 +98,56 @@ impl Outbound {
         }
     }
 
+    /// Takes a delivery: encodes it at once if it may leave now, else keeps a copy.
+    pub fn deliver(&mut self, delivery: &Delivering<'_>) {
+        if delivery.after <= self.committed
+            && !self.is_mute()
+            && let Some((envelope, body)) = Envelope::of(delivery)
+            && envelope.header_frame_bytes() <= TEMPLATE_HEADER_BYTES_MAX
+            && body.len() <= self.body_bytes_max()
+            && let Some(lane) = self.lanes.or_default(delivery.to.channel)
+            && lane.is_clear()
+        {
+            lane.passed();
+            let start = self.outbox.end();
+            let template = lane.template.get_or_insert_default();
+            self.outbox
+                .write(|out| template.write(&envelope, delivery, body, out));
+            self.outbox.mark(start, delivery.credit_bytes());
+            return;
+        }
+        self.channel(delivery.to.channel, delivery.after, delivery.output());
+    }
+
+    /// Takes the fate of a publish.
+    pub fn confirm(&mut self, channel: ChannelId, after: u64, sequence: u64, accepted: bool) {
+        if self.is_mute() {
+            return;
+        }
+        let Some(lane) = self.lanes.or_default(channel) else {
+            return;
+        };
+        lane.confirm(sequence, accepted, after);
+        if !lane.is_listed && !lane.is_empty() {
+            lane.is_listed = true;
+            self.holding.push(channel);
+        }
+    }
+
+    /// A body up to this fits into one frame and is copied.
+    fn body_bytes_max(&self) -> usize {
+        (self.frame_bytes_max as usize - FRAME_OVERHEAD_BYTES).min(encode::COPIED_BYTES_MAX)
+    }
+
     #[inline]
     fn channel(&mut self, channel: ChannelId, after: u64, output: Output) {
         if self.is_mute() {
             self.drop_output(&output);
             return;
         }
-        let lane = self.lanes.entry(channel).or_default();
         match output {
             Output::Confirm { sequence, accepted } => {
-                lane.confirm(sequence, accepted, after);
-                self.list(channel);
+                self.confirm(channel, after, sequence, accepted);
             }
             Output::Refused { refusal, method } => {
                 let (class, method) = method;
@@ -120,6 +163,9 @@ impl Outbound {
             | Output::GetOk { .. }
             | Output::Return { .. }
             | Output::Cancelled { .. } => {
+                let Some(lane) = self.lanes.or_default(channel) else {
+                    return;
+                };
                 if after <= self.committed && lane.is_clear() {
                     lane.passed();
                     self.write_output(channel, &output);
@@ -141,7 +187,9 @@ impl Outbound {
             Outgoing::ChannelCloseOk { channel } => self.item(channel, 0, Item::CloseOk),
             Outgoing::ChannelException { channel, violation } => {
                 self.item(channel, 0, Item::Close(violation));
-                self.lanes.entry(channel).or_default().hide_close_ok();
+                if let Some(lane) = self.lanes.or_default(channel) {
+                    lane.hide_close_ok();
+                }
             }
             Outgoing::ConnectionException { violation, is_open } => {
                 self.connection_exception(violation, is_open);
@@ -185,7 +233,7 @@ impl Outbound {
             self.say_farewell();
         }
         for channel in std::mem::take(&mut self.holding) {
-            if let Some(lane) = self.lanes.get_mut(&channel) {
+            if let Some(lane) = self.lanes.get_mut(channel) {
                 lane.is_listed = false;
             }
             self.release(channel);
@@ -199,7 +247,7 @@ impl Outbound {
             Farewell::Due(after, _) => Some(after),
             Farewell::CloseOk | Farewell::Exception(_) | Farewell::Said => None,
         };
-        let lanes = self.holding.iter().filter_map(|one| self.lanes.get(one));
+        let lanes = self.holding.iter().filter_map(|one| self.lanes.get(*one));
         lanes
             .filter_map(|lane| lane.waits_for(self.committed))
             .chain(farewell)
@@ -211,7 +259,7 @@ impl Outbound {
     pub fn flush(&mut self) {
         for channel in std::mem::take(&mut self.holding) {
             self.fold(channel);
-            if let Some(lane) = self.lanes.get_mut(&channel) {
+            if let Some(lane) = self.lanes.get_mut(channel) {
                 lane.is_listed = false;
             }
             self.list(channel);
@@ -232,6 +280,23 @@ impl Outbound {
         self.outbox.advance(count) + std::mem::take(&mut self.credit)
     }
 
+    /// Instead of [`Outbound::transmit`]: hands over what is to be sent, if everything that was
+    /// handed over before is. The caller sends it without holding the outbound, then says
+    /// [`Outbound::has_sent`].
+    pub fn hand_over(&mut self, sending: &mut Sending) {
+        sending.take_over(&mut self.outbox);
+    }
+
+    /// Something that was handed over was sent.
+    pub fn has_sent(&mut self, now_ms: u64) {
+        self.last_sent_ms = now_ms;
+    }
+
+    /// Credit of deliveries that were dropped instead of sent.
+    pub fn take_credit(&mut self) -> u64 {
+        std::mem::take(&mut self.credit)
+    }
+
     /// Bytes that are encoded and not sent; see [`Outbound::flush`].
     pub fn pending_bytes(&self) -> usize {
         self.outbox.pending_bytes()
@@ -250,6 +315,9 @@ impl Outbound {
         self.last_sent_ms = now_ms;
         if self.outbox.pending_bytes() == 0 {
             self.outbox.shrink();
+            self.lanes
+                .values_mut()
+                .for_each(|lane| lane.template = None);
             self.outbox.write(|out| out.put(&HEARTBEAT_FRAME));
         }
     }
@@ -266,8 +334,8 @@ impl Outbound {
     /// Where what is listed is not what is there.
     pub fn check_invariants(&self) {
         self.outbox.check_invariants();
-        for (channel, lane) in &self.lanes {
-            let listed = self.holding.iter().filter(|one| *one == channel).count();
+        for (channel, lane) in self.lanes.iter() {
+            let listed = self.holding.iter().filter(|one| **one == channel).count();
             assert_eq!(listed, usize::from(lane.is_listed), "{channel:?}");
             assert!(lane.is_listed || lane.is_empty(), "a lane is forgotten");
         }
@@ -288,7 +356,9 @@ impl Outbound {
             self.drop_item(&item);
             return;
         }
-        let lane = self.lanes.entry(channel).or_default();
+        let Some(lane) = self.lanes.or_default(channel) else {
+            return;
+        };
         if let Some(item) = lane.push(after, item) {
             self.drop_item(&item);
             return;
@@ -298,11 +368,11 @@ impl Outbound {
     }
 
     fn release(&mut self, channel: ChannelId) {
-        while let Some(lane) = self.lanes.get_mut(&channel) {
+        while let Some(lane) = self.lanes.get_mut(channel) {
             if lane.needs_fold(self.committed) {
                 self.fold(channel);
             }
-            let lane = self.lanes.get_mut(&channel);
+            let lane = self.lanes.get_mut(channel);
             let Some(item) = lane.and_then(|lane| lane.pop(self.committed)) else {
                 return;
             };
@@ -317,7 +387,7 @@ impl Outbound {
             committed,
             ..
         } = self;
-        if let Some(lane) = lanes.get_mut(&channel) {
+        if let Some(lane) = lanes.get_mut(channel) {
             let released = lane.released();
             let write = |folded| write_verdict(outbox, channel, folded);
             lane.confirms.fold(*committed, released, write);
@@ -326,7 +396,7 @@ impl Outbound {
 
     /// Remembers a lane that holds something.
     fn list(&mut self, channel: ChannelId) {
-        if let Some(lane) = self.lanes.get_mut(&channel)
+        if let Some(lane) = self.lanes.get_mut(channel)
             && !lane.is_listed
             && !lane.is_empty()
         {
@@ -504,13 +574,17 @@ impl Outbound {
     fn fall_silent(&mut self) {
         self.farewell = Farewell::Said;
         self.holding.clear();
-        for (_, mut lane) in std::mem::take(&mut self.lanes) {
+        for mut lane in std::mem::take(&mut self.lanes).drain() {
             for item in lane.drain() {
                 self.drop_item(&item);
             }
         }
     }
 }
+
+/// Longer property lists are rarely repeated, and one would be kept; any frame takes this much.
+const TEMPLATE_HEADER_BYTES_MAX: usize = 1024;
+const _: () = assert!(TEMPLATE_HEADER_BYTES_MAX < FRAME_BYTES_MIN as usize);
 
 fn write_verdict(outbox: &mut Outbox, channel: ChannelId, folded: Folded) {
     let (delivery_tag, multiple) = (folded.sequence, folded.multiple);

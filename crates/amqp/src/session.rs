@@ -7,7 +7,7 @@ use std::sync::Arc;
 use menzil_core::{Effect, Output, Reply};
 use menzil_model::ConnectionId;
 
-use crate::action::{Action, Outgoing};
+use crate::action::{Outgoing, Sink};
 use crate::config::SessionConfig;
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
@@ -37,7 +37,7 @@ impl AmqpSession {
         now_ms: u64,
         bytes: &[u8],
         entropy: &mut dyn FnMut() -> u128,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) {
         self.inbound.receive(now_ms, bytes, entropy, out);
     }

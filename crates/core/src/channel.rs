@@ -8,6 +8,7 @@ use menzil_model::{DeliveryTag, Message, Name, QueueId};
 use crate::command::Request;
 use crate::consumer::ConsumerId;
 use crate::deliveries::{Deliveries, Delivery};
+use crate::route::Route;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub(crate) struct Channel {
     pub(crate) mode: Mode,
     /// What an empty queue name means.
     pub(crate) last_queue: Option<Name>,
+    /// The way that the last publish took; most publishers repeat it.
+    pub(crate) route: Option<Box<Route>>,
     /// A `basic.get` that waits for its message from the journal.
     pub(crate) parked: Option<Parked>,
 }

@@ -285,3 +285,97 @@ pub struct Publish {
     /// last one shorter; a smaller one in one part or more.
     pub body: Vec<Bytes>,
 }
+
+impl Publish {
+    /// The same, borrowed.
+    pub fn borrowed(&self) -> PublishRef<'_> {
+        PublishRef {
+            exchange: self.exchange.as_bytes(),
+            routing_key: self.routing_key.as_bytes(),
+            mandatory: self.mandatory,
+            properties: &self.properties,
+            body: match self.body.as_slice() {
+                [] => Body::Whole(&[]),
+                [whole] => Body::Whole(whole),
+                parts => Body::Parts(parts),
+            },
+        }
+    }
+}
+
+/// `basic.publish` with its content, where it lies.
+#[derive(Clone, Copy, Debug)]
+pub struct PublishRef<'a> {
+    /// Exchange name; empty is the default exchange.
+    pub exchange: &'a [u8],
+    /// Routing key.
+    pub routing_key: &'a [u8],
+    /// Return it if no queue takes it.
+    pub mandatory: bool,
+    /// Property flags and list as they came; they read without error.
+    pub properties: &'a [u8],
+    /// The body.
+    pub body: Body<'a>,
+}
+
+/// The body of a message.
+#[derive(Clone, Copy, Debug)]
+pub enum Body<'a> {
+    /// In one piece of at most the chunk size.
+    Whole(&'a [u8]),
+    /// As in [`Publish::body`].
+    Parts(&'a [Bytes]),
+}
+
+impl PublishRef<'_> {
+    /// The same, owned.
+    pub fn to_owned(&self) -> Publish {
+        Publish {
+            exchange: Name::cut(self.exchange),
+            routing_key: Name::cut(self.routing_key),
+            mandatory: self.mandatory,
+            properties: Bytes::copy_from_slice(self.properties),
+            body: match self.body {
+                Body::Whole([]) => Vec::new(),
+                Body::Whole(whole) => vec![Bytes::copy_from_slice(whole)],
+                Body::Parts(parts) => parts.to_vec(),
+            },
+        }
+    }
+
+    /// The message as queues hold it. A body up to `inline_bytes_max` lies beside the envelope.
+    pub fn message(&self, inline_bytes_max: usize) -> Message {
+        self.message_with(self.properties, inline_bytes_max)
+    }
+
+    /// As [`PublishRef::message`], with other properties.
+    pub(crate) fn message_with(&self, properties: &[u8], inline_bytes_max: usize) -> Message {
+        let (exchange, routing_key) = (self.exchange, self.routing_key);
+        let parts = match self.body {
+            Body::Whole(body) if body.len() <= inline_bytes_max => {
+                return Message::copied(exchange, routing_key, properties, body);
+            }
+            Body::Whole(body) => {
+                let parts = body.chunks(inline_bytes_max.max(1));
+                parts.map(Bytes::copy_from_slice).collect()
+            }
+            Body::Parts(parts) => parts.to_vec(),
+        };
+        let (exchange, routing_key) = (Name::cut(exchange), Name::cut(routing_key));
+        Message::new(&exchange, &routing_key, properties, parts, inline_bytes_max)
+    }
+
+    /// Bytes of the body.
+    pub fn body_bytes(&self) -> u64 {
+        match self.body {
+            Body::Whole(body) => body.len() as u64,
+            Body::Parts(parts) => parts.iter().map(|part| part.len() as u64).sum(),
+        }
+    }
+
+    /// As [`Message::total_bytes`].
+    pub fn total_bytes(&self) -> u64 {
+        let envelope = self.exchange.len() + self.routing_key.len() + self.properties.len();
+        envelope as u64 + self.body_bytes()
+    }
+}

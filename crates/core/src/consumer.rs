@@ -3,15 +3,25 @@
 use menzil_model::{Name, QueueId};
 
 use crate::command::ChannelKey;
+use crate::slots::Place;
 
 /// A consumer's number; never reused while the shard lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ConsumerId(pub(crate) u64);
 
+/// A consumer in a queue's line, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taker {
+    pub(crate) consumer: ConsumerId,
+    pub(crate) place: Place,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Consumer {
     pub(crate) channel: ChannelKey,
+    pub(crate) channel_place: Place,
+    pub(crate) connection_place: Place,
     pub(crate) tag: Name,
     pub(crate) queue: QueueId,
     /// Deliveries are settled by being sent.

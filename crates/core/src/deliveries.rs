@@ -7,16 +7,18 @@ use std::collections::VecDeque;
 
 use menzil_model::{DeliveryTag, QueueId, Sequence};
 
-use crate::consumer::ConsumerId;
+use crate::consumer::Taker;
+use crate::slots::Place;
 
 /// An entry that is out on the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Delivery {
     pub(crate) tag: DeliveryTag,
     pub(crate) queue: QueueId,
+    pub(crate) queue_place: Place,
     pub(crate) sequence: Sequence,
     /// Who got it; `None` for `basic.get`.
-    pub(crate) consumer: Option<ConsumerId>,
+    pub(crate) consumer: Option<Taker>,
 }
 
 /// See the module.
@@ -124,6 +126,7 @@ mod tests {
         Delivery {
             tag: DeliveryTag(tag),
             queue: QueueId(1),
+            queue_place: Place::default(),
             sequence: Sequence(tag),
             consumer: None,
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use menzil_model::fact::{Chunks, Origin};
 use menzil_model::{ConnectionId, DeliveryTag, Message, Name, QueueId, Sequence};
 
-use crate::command::ChannelKey;
+use crate::command::{ChannelKey, PublishRef};
 use crate::refusal::Refusal;
 
 /// An instruction to the driver. Effects are carried out in order.
@@ -39,6 +39,88 @@ pub enum Effect {
         /// Which messages, in the order in which they are due.
         wanted: Vec<Wanted>,
     },
+}
+
+/// Where effects go as they are decided.
+pub trait Effects {
+    /// Takes an effect.
+    fn effect(&mut self, effect: Effect);
+
+    /// Takes a delivery whose content it may look at but not keep: who can send it at once
+    /// needs no copy of its own.
+    fn deliver(&mut self, delivery: &Delivering<'_>) {
+        self.effect(Effect::Channel {
+            to: delivery.to,
+            after: delivery.after,
+            output: delivery.output(),
+        });
+    }
+
+    /// Takes the fate of a publish; as [`Output::Confirm`].
+    fn confirm(&mut self, to: ChannelKey, after: u64, sequence: u64, accepted: bool) {
+        let output = Output::Confirm { sequence, accepted };
+        self.effect(Effect::Channel { to, after, output });
+    }
+}
+
+impl Effects for Vec<Effect> {
+    fn effect(&mut self, effect: Effect) {
+        self.push(effect);
+    }
+}
+
+/// A `basic.deliver` on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivering<'a> {
+    /// To whom.
+    pub to: ChannelKey,
+    /// As in [`Effect::Channel`].
+    pub after: u64,
+    /// The consumer.
+    pub consumer_tag: &'a Name,
+    /// The channel's count.
+    pub delivery_tag: DeliveryTag,
+    /// It may have been delivered before.
+    pub redelivered: bool,
+    /// The content.
+    pub content: Carried<'a>,
+}
+
+/// The content of a delivery.
+#[derive(Clone, Copy, Debug)]
+pub enum Carried<'a> {
+    /// A queue had it.
+    Stored(&'a Arc<Message>),
+    /// It goes from the publisher to the consumer as it came.
+    Passing {
+        /// The publish.
+        publish: &'a PublishRef<'a>,
+        /// A number that stands for its exchange, routing key and properties.
+        envelope: u64,
+    },
+}
+
+impl Delivering<'_> {
+    /// The same as an output that owns its content.
+    pub fn output(&self) -> Output {
+        Output::Deliver {
+            consumer_tag: self.consumer_tag.clone(),
+            delivery_tag: self.delivery_tag,
+            redelivered: self.redelivered,
+            message: match self.content {
+                Carried::Stored(message) => Arc::clone(message),
+                Carried::Passing { publish, .. } => Arc::new(publish.message(usize::MAX)),
+            },
+        }
+    }
+
+    /// As [`credit_bytes`].
+    pub fn credit_bytes(&self) -> u64 {
+        match self.content {
+            Carried::Stored(message) => credit_bytes(message),
+            Carried::Passing { publish, .. } => publish.total_bytes() + DELIVERY_OVERHEAD_BYTES,
+        }
+    }
 }
 
 /// A message that a queue wants read from the journal.
@@ -185,4 +267,4 @@ pub fn credit_bytes(message: &Message) -> u64 {
     message.total_bytes() + DELIVERY_OVERHEAD_BYTES
 }
 
-const DELIVERY_OVERHEAD_BYTES: u64 = 64;
+pub(crate) const DELIVERY_OVERHEAD_BYTES: u64 = 64;

@@ -17,17 +17,21 @@ mod log;
 mod queue;
 mod refusal;
 mod releases;
+mod route;
 mod settling;
 mod shard;
+mod slots;
 mod topology;
 mod turn;
 
 pub use command::{
-    ChannelKey, Command, Consume, ExchangeBind, ExchangeDeclare, Publish, QueueBind, QueueDeclare,
-    Rejection, Request,
+    Body, ChannelKey, Command, Consume, ExchangeBind, ExchangeDeclare, Publish, PublishRef,
+    QueueBind, QueueDeclare, Rejection, Request,
 };
 pub use counters::Counters;
-pub use effect::{ConnectionOutput, Effect, Output, Reply, Wanted, credit_bytes};
+pub use effect::{
+    Carried, ConnectionOutput, Delivering, Effect, Effects, Output, Reply, Wanted, credit_bytes,
+};
 pub use log::Log;
 pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};

@@ -3,7 +3,7 @@
 use menzil_model::ConnectionId;
 
 use crate::command::ChannelKey;
-use crate::effect::{ConnectionOutput, Effect, Output, Reply};
+use crate::effect::{ConnectionOutput, Effect, Effects, Output, Reply};
 use crate::log::Log;
 
 /// See the module.
@@ -11,12 +11,12 @@ pub(crate) struct Turn<'a> {
     /// Milliseconds since 1970, never going back.
     pub(crate) now: u64,
     pub(crate) log: &'a mut dyn Log,
-    pub(crate) effects: &'a mut Vec<Effect>,
+    pub(crate) effects: &'a mut dyn Effects,
 }
 
 impl Turn<'_> {
     pub(crate) fn send(&mut self, to: ChannelKey, after: u64, output: Output) {
-        self.effects.push(Effect::Channel { to, after, output });
+        self.effects.effect(Effect::Channel { to, after, output });
     }
 
     /// Answers a request, unless it asked for no answer.
@@ -27,7 +27,7 @@ impl Turn<'_> {
     }
 
     pub(crate) fn send_connection(&mut self, to: ConnectionId, after: u64, o: ConnectionOutput) {
-        self.effects.push(Effect::Connection {
+        self.effects.effect(Effect::Connection {
             to,
             after,
             output: o,

@@ -60,6 +60,26 @@ impl Message {
         }
     }
 
+    /// A message whose body lies beside the envelope. Of exchange and routing key 255 bytes
+    /// count.
+    pub fn copied(exchange: &[u8], routing_key: &[u8], properties: &[u8], body: &[u8]) -> Self {
+        let exchange = exchange.get(..Name::BYTES_MAX).unwrap_or(exchange);
+        let routing_key = routing_key.get(..Name::BYTES_MAX).unwrap_or(routing_key);
+        let mut data =
+            Vec::with_capacity(exchange.len() + routing_key.len() + properties.len() + body.len());
+        for part in [exchange, routing_key, properties, body] {
+            data.extend_from_slice(part);
+        }
+        Self {
+            data: Bytes::from(data),
+            exchange_bytes: u8::try_from(exchange.len()).unwrap_or(u8::MAX),
+            routing_key_bytes: u8::try_from(routing_key.len()).unwrap_or(u8::MAX),
+            properties_bytes: u32::try_from(properties.len()).unwrap_or(u32::MAX),
+            chunks: Vec::new(),
+            body_bytes: body.len() as u64,
+        }
+    }
+
     fn properties_start(&self) -> usize {
         usize::from(self.exchange_bytes) + usize::from(self.routing_key_bytes)
     }

@@ -35,6 +35,11 @@ impl Name {
         &self.0
     }
 
+    /// Whether both are clones of one name: true only where they are equal, and cheaper to ask.
+    pub fn is_clone_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// True for the empty name.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,7 +1,7 @@
 //! The task of one connection: reads, decides, writes.
 //!
 //! Invariant: everything between two awaits is one batch; the shard is held only inside
-//! [`Connection::carry_out`], which cannot wait. The task wakes for bytes, for room in a socket
+//! [`Connection::in_batch`], which cannot wait. The task wakes for bytes, for room in a socket
 //! that was full, for its timers and for the end of the server, never for a message.
 
 use std::cell::RefCell;
@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use menzil_amqp::{Action, AuthError, CloseReason, Inbound, OpenError, Outbound, Outgoing};
-use menzil_core::{Command, Request};
+use menzil_amqp::{
+    Action, AuthError, CloseReason, Inbound, OpenError, Outbound, Outgoing, Sink as _,
+};
 use menzil_model::{ConnectionId, Escaped, Name};
 use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
@@ -25,6 +26,7 @@ use crate::Secret;
 use crate::driver::Node;
 use crate::driver::link::{Link, Refused};
 use crate::driver::shard_driver::Touched;
+use crate::executor::{Executor, Question};
 use crate::log;
 
 /// One connection, from accept to the end of its socket.
@@ -49,15 +51,9 @@ pub(crate) struct Connection {
     blocked_sent: bool,
 }
 
-/// What only the driver can answer.
-enum Question {
-    Login { user: Vec<u8>, password: Secret },
-    Open { virtual_host: Name },
-}
-
 /// How a connection ends.
 #[derive(Debug)]
-enum End {
+pub(crate) enum End {
     /// The protocol session has said its last word, which is still to be sent.
     Closed(CloseReason),
     /// The peer closed or reset the socket.
@@ -229,9 +225,14 @@ impl Connection {
 
     fn receive(&mut self, bytes: &[u8]) {
         let now_ms = self.node.clock.now_ms();
-        self.inbound
-            .receive(now_ms, bytes, &mut entropy, &mut self.actions);
-        self.carry_out();
+        if !self.actions.is_empty() {
+            // What was read before goes first.
+            let inbound = &mut self.inbound;
+            inbound.receive(now_ms, bytes, &mut entropy, &mut self.actions);
+            self.carry_out();
+            return;
+        }
+        self.in_batch(|inbound, executor| inbound.receive(now_ms, bytes, &mut entropy, executor));
     }
 
     /// What the shard refused since the last input, by whoever's hand.
@@ -248,75 +249,37 @@ impl Connection {
         }
     }
 
-    /// Everything that one read brought, in order, holding the shard once.
+    /// Everything that was left over, in order, holding the shard once.
     fn carry_out(&mut self) {
-        let mut actions = std::mem::take(&mut self.actions);
-        let mut touched = std::mem::take(&mut self.touched);
-        let node = Arc::clone(&self.node);
-        let link = Arc::clone(&self.link);
-        let mut batch = None;
-        let mut said_something = false;
         if let Some(Action::Close {
             reason: CloseReason::HeartbeatTimeout,
-        }) = actions.last()
+        }) = self.actions.last()
         {
             // A peer that is taken for dead is told nothing more.
-            link.broken.store(true, Ordering::Release);
+            self.link.broken.store(true, Ordering::Release);
         }
-        let mut rest = actions.drain(..);
-        let mut held = Vec::new();
-        while let Some(action) = rest.next() {
-            match action {
-                Action::Command(command) => {
-                    let Some(shard) = link.shard() else { continue };
-                    let batch = batch.get_or_insert_with(|| {
-                        let mut batch = shard.batch(&node);
-                        batch.give_back(&link, &mut touched);
-                        batch
-                    });
-                    if let Command::ConnectionOpened { .. } = &command {
-                        batch.enter(&link);
-                    } else if is_publish(&command) {
-                        link.publisher.store(true, Ordering::Relaxed);
-                    }
-                    let last = matches!(command, Command::ConnectionClosed { .. });
-                    let asks_for_content = is_get(&command);
-                    batch.execute(command, &mut touched);
-                    batch.park(&link);
-                    if asks_for_content && node.is_over(link.outbound().pending_bytes()) {
-                        // A few bytes ask for a whole message: what else was read waits until
-                        // the client has taken some.
-                        held.extend(rest.by_ref());
-                    }
-                    if last {
-                        batch.leave(link.id);
-                    }
-                }
-                Action::Send(outgoing) => {
-                    self.is_closing |= matches!(outgoing, Outgoing::ConnectionException { .. });
-                    link.outbound().send(outgoing);
-                    said_something = true;
-                }
-                Action::Authenticate { user, password, .. } => {
-                    let password = Secret::new(password.as_bytes());
-                    self.question = Some(Question::Login { user, password });
-                }
-                Action::Open { vhost } => {
-                    self.question = Some(Question::Open {
-                        virtual_host: vhost,
-                    });
-                }
-                Action::Close { reason } => self.end = Some(End::Closed(reason)),
+        let actions = std::mem::take(&mut self.actions);
+        self.in_batch(|_, executor| {
+            for action in actions {
+                executor.action(action);
             }
-        }
-        drop(rest);
-        drop(batch);
-        if said_something && link.touch() {
-            touched.push(link);
-        }
-        node.flush(&mut touched);
-        self.actions = if held.is_empty() { actions } else { held };
-        self.touched = touched;
+        });
+    }
+
+    /// Runs `work` with somebody who carries its actions out, then writes the sockets of all
+    /// whom that concerns.
+    fn in_batch(&mut self, work: impl FnOnce(&mut Inbound, &mut Executor<'_>)) {
+        let node = Arc::clone(&self.node);
+        let link = Arc::clone(&self.link);
+        let mut executor = Executor::new(&node, &link, std::mem::take(&mut self.touched));
+        work(&mut self.inbound, &mut executor);
+        let done = executor.finish();
+        self.is_closing |= done.is_closing;
+        self.question = done.question.or(self.question.take());
+        self.end = done.end.or(self.end.take());
+        self.actions.extend(done.held);
+        self.touched = done.touched;
+        node.flush(&mut self.touched);
     }
 
     fn flush(&mut self) {
@@ -364,7 +327,7 @@ impl Connection {
     fn on_time(&mut self) {
         let now_ms = self.node.clock.now_ms();
         self.inbound.timeout(now_ms, &mut self.actions);
-        self.link.outbound().heartbeat(now_ms);
+        self.link.heartbeat(now_ms);
         self.carry_out();
         self.flush();
     }
@@ -554,20 +517,6 @@ impl From<crate::LoginRefused> for AuthError {
             crate::LoginRefused::NotLoopback => Self::NotLocal,
         }
     }
-}
-
-fn is_publish(command: &Command) -> bool {
-    let Command::Request { request, .. } = command else {
-        return false;
-    };
-    matches!(request, Request::Publish(_))
-}
-
-fn is_get(command: &Command) -> bool {
-    let Command::Request { request, .. } = command else {
-        return false;
-    };
-    matches!(request, Request::Get { .. })
 }
 
 /// Randomness for the names that the shard generates.

@@ -9,6 +9,7 @@ pub(crate) mod checkpointer;
 mod commit;
 pub(crate) mod fetcher;
 pub(crate) mod link;
+mod outlet;
 pub(crate) mod recovery;
 pub(crate) mod shard_driver;
 pub(crate) mod timer;
@@ -145,9 +146,10 @@ impl Node {
         self.settings.outbox_bytes_max.0 + 2 * self.settings.delivery_credit_bytes.0
     }
 
-    /// Whether so much waits in an outbox.
-    pub(crate) fn is_over(&self, pending_bytes: usize) -> bool {
-        pending_bytes as u64 > self.outbox_bytes_max()
+    /// Whether so much waits in a link's outbox, with what is being sent.
+    pub(crate) fn is_over(&self, pending_bytes: usize, link: &Link) -> bool {
+        let sending = link.pending_bytes.load(Ordering::Acquire);
+        pending_bytes as u64 + sending > self.outbox_bytes_max()
     }
 
     /// True where publishers should not be read: so much waits for the disk, or the segments

@@ -7,6 +7,7 @@ mod clock;
 pub mod config;
 mod connection;
 mod driver;
+mod executor;
 mod listener;
 pub mod log;
 mod secret;

@@ -18,7 +18,7 @@ use menzil_model::{ChannelId, Name, Properties, PropertiesError};
 use super::Inbound;
 use super::assembly::{Assembly, PublishHead};
 use super::request::request;
-use crate::action::{Action, Outgoing};
+use crate::action::{Action, Outgoing, Sink};
 use crate::frame::{BODY, Frame, HEADER, HEARTBEAT, METHOD, write_frame};
 use crate::method::{MethodError, MethodId};
 use crate::methods::{
@@ -59,7 +59,7 @@ enum Expects {
 struct LastPublish {
     exchange: Name,
     routing_key: Name,
-    properties: Bytes,
+    properties: Vec<u8>,
 }
 
 impl Slot {
@@ -82,7 +82,7 @@ impl Inbound {
         channel: ChannelId,
         frame: Frame<'_>,
         entropy: &mut dyn FnMut() -> u128,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) -> Result<(), Violation> {
         match frame.kind {
             METHOD => self.channel_method(channel, frame, entropy, out),
@@ -98,10 +98,10 @@ impl Inbound {
         channel: ChannelId,
         frame: Frame<'_>,
         entropy: &mut dyn FnMut() -> u128,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) -> Result<(), Violation> {
         let (id, fields) = method_id(frame)?;
-        match self.channels.get_mut(&channel) {
+        match self.channels.get_mut(channel) {
             None => self.first_method(channel, id, fields, out),
             Some(Slot::Leaving) if id == ChannelOpen::ID => {
                 self.first_method(channel, id, fields, out)
@@ -129,7 +129,7 @@ impl Inbound {
         channel: ChannelId,
         id: MethodId,
         fields: &[u8],
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) -> Result<(), Violation> {
         self.check_channel_count()?;
         let Method::ChannelOpen(_) = decode(id, fields)? else {
@@ -137,7 +137,7 @@ impl Inbound {
         };
         self.channels
             .insert(channel, Slot::Open(Box::new(Channel::new())));
-        out.push(Action::Command(Command::ChannelOpened(self.key(channel))));
+        out.action(Action::Command(Command::ChannelOpened(self.key(channel))));
         Ok(())
     }
 
@@ -158,15 +158,15 @@ impl Inbound {
         &mut self,
         channel: ChannelId,
         id: MethodId,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) -> Result<(), Violation> {
         match id {
             ChannelCloseOk::ID => {
-                self.channels.remove(&channel);
+                self.channels.remove(channel);
             }
             // Both sides closed at once: ours is answered too, and theirs still comes. Replies
             // of the channel may wait for a commit, and nothing may follow the answer.
-            ChannelClose::ID => out.push(Action::Send(Outgoing::ChannelCloseOk { channel })),
+            ChannelClose::ID => out.action(Action::Send(Outgoing::ChannelCloseOk { channel })),
             ChannelOpen::ID => return Err(second_open()),
             _ => {}
         }
@@ -182,17 +182,17 @@ impl Inbound {
         channel: ChannelId,
         method: Method<'_>,
         entropy: &mut dyn FnMut() -> u128,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) -> Result<(), Violation> {
         let by = |code, text: &str| Err(Violation::new(code, text).by(method.id()));
         if let Some(request) = request(method, entropy) {
-            out.push(self.request(channel, request));
+            out.action(self.request(channel, request));
             return Ok(());
         }
         let answer = match method {
             Method::ChannelClose(_) => {
                 self.channels.insert(channel, Slot::Leaving);
-                out.push(Action::Command(Command::ChannelClosed(self.key(channel))));
+                out.action(Action::Command(Command::ChannelClosed(self.key(channel))));
                 return Ok(());
             }
             Method::ChannelOpen(_) => {
@@ -205,7 +205,7 @@ impl Inbound {
             Method::AccessRequest(_) => Method::AccessRequestOk(AccessRequestOk { ticket: 1 }),
             _ => return by(Code::CommandInvalid, "unimplemented method"),
         };
-        out.push(Action::Send(Outgoing::ChannelFrame {
+        out.action(Action::Send(Outgoing::ChannelFrame {
             channel,
             frame: method_frame(channel.number(), &answer),
         }));
@@ -216,10 +216,10 @@ impl Inbound {
         &mut self,
         channel: ChannelId,
         frame: Frame<'_>,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) -> Result<(), Violation> {
         let header = ContentHeader::read(frame.payload).ok_or_else(|| unknown(frame))?;
-        let open = match self.channels.get_mut(&channel) {
+        let open = match self.channels.get_mut(channel) {
             None => return Err(no_method()),
             Some(Slot::Leaving | Slot::Closing) => return Ok(()),
             Some(Slot::Open(open)) => open,
@@ -251,7 +251,7 @@ impl Inbound {
         let held = assembly.held_bytes();
         open.expects = Expects::Body(assembly);
         if let Some(publish) = open.finished() {
-            out.push(self.request(channel, Request::Publish(publish)));
+            out.action(self.request(channel, Request::Publish(publish)));
             return Ok(());
         }
         self.assembling += held;
@@ -262,9 +262,9 @@ impl Inbound {
         &mut self,
         channel: ChannelId,
         payload: &[u8],
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) -> Result<(), Violation> {
-        let open = match self.channels.get_mut(&channel) {
+        let open = match self.channels.get_mut(channel) {
             None => return Err(no_method()),
             Some(Slot::Leaving | Slot::Closing) => return Ok(()),
             Some(Slot::Open(open)) => open,
@@ -281,7 +281,7 @@ impl Inbound {
         }
         if let Some(publish) = open.finished() {
             self.assembling -= held;
-            out.push(self.request(channel, Request::Publish(publish)));
+            out.action(self.request(channel, Request::Publish(publish)));
             return Ok(());
         }
         let more = payload.len() as u64;
@@ -305,18 +305,13 @@ impl Inbound {
     }
 
     /// Ends a channel that the core has open.
-    fn channel_exception(
-        &mut self,
-        channel: ChannelId,
-        violation: Violation,
-        out: &mut Vec<Action>,
-    ) {
+    fn channel_exception(&mut self, channel: ChannelId, violation: Violation, out: &mut dyn Sink) {
         self.close_slot(channel);
-        out.push(Action::Send(Outgoing::ChannelException {
+        out.action(Action::Send(Outgoing::ChannelException {
             channel,
             violation,
         }));
-        out.push(Action::Command(Command::ChannelClosed(self.key(channel))));
+        out.action(Action::Command(Command::ChannelClosed(self.key(channel))));
     }
 
     /// The channel takes nothing more until the client says close-ok.
@@ -333,7 +328,7 @@ impl Inbound {
         })
     }
 
-    fn key(&self, channel: ChannelId) -> ChannelKey {
+    pub(super) fn key(&self, channel: ChannelId) -> ChannelKey {
         ChannelKey {
             connection: self.connection,
             channel,
@@ -348,7 +343,7 @@ impl Channel {
             last: LastPublish {
                 exchange: Name::empty(),
                 routing_key: Name::empty(),
-                properties: Bytes::new(),
+                properties: Vec::new(),
             },
         }
     }
@@ -363,6 +358,16 @@ impl Channel {
             Expects::Body(assembly) => Some(assembly.finish()),
             Expects::Method | Expects::Header(_) => None,
         }
+    }
+
+    /// Whether it expects a method.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.expects, Expects::Method)
+    }
+
+    /// Whether the property list reads.
+    pub(super) fn takes(&mut self, properties: &[u8]) -> bool {
+        self.last.check(properties).is_ok()
     }
 
     fn publish(&mut self, publish: BasicPublish<'_>) -> Result<(), Violation> {
@@ -382,18 +387,24 @@ impl Channel {
 impl LastPublish {
     /// The property list, checked.
     fn properties(&mut self, bytes: &[u8]) -> Result<Bytes, Violation> {
-        if self.properties != bytes || bytes.is_empty() {
-            if let Err(error) = Properties::parse(bytes) {
-                let text = format!("content header properties do not read: {}", words(error));
-                return Err(Violation::new(Code::SyntaxError, text).by(BasicPublish::ID));
-            }
-            let properties = Bytes::copy_from_slice(bytes);
-            if bytes.len() > KEPT_PROPERTIES_BYTES_MAX {
-                return Ok(properties);
-            }
-            self.properties = properties;
+        self.check(bytes).map_err(|error| {
+            let text = format!("content header properties do not read: {}", words(error));
+            Violation::new(Code::SyntaxError, text).by(BasicPublish::ID)
+        })?;
+        Ok(Bytes::copy_from_slice(bytes))
+    }
+
+    /// Whether the property list reads; one that did so just before does again.
+    fn check(&mut self, bytes: &[u8]) -> Result<(), PropertiesError> {
+        if self.properties == bytes && !bytes.is_empty() {
+            return Ok(());
         }
-        Ok(self.properties.clone())
+        Properties::parse(bytes)?;
+        if bytes.len() <= KEPT_PROPERTIES_BYTES_MAX {
+            self.properties.clear();
+            self.properties.extend_from_slice(bytes);
+        }
+        Ok(())
     }
 }
 
@@ -516,7 +527,6 @@ fn too_large(body_bytes: u64, most: u64) -> Violation {
     Violation::new(Code::PreconditionFailed, text).by(BasicPublish::ID)
 }
 
-/// The frame of `channel.close-ok`.
 /// A method as a whole frame.
 pub(super) fn method_frame(channel: u16, method: &Method<'_>) -> Bytes {
     let mut frame = Vec::new();
@@ -525,4 +535,4 @@ pub(super) fn method_frame(channel: u16, method: &Method<'_>) -> Bytes {
 }
 
 /// No message of AMQP 0-9-1 is larger, whatever the setting.
-const BODY_BYTES_CAP: u64 = 512 << 20;
+pub(super) const BODY_BYTES_CAP: u64 = 512 << 20;

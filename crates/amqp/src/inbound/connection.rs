@@ -7,7 +7,7 @@ use menzil_model::{Name, Table};
 
 use super::channel::{decode, method_frame, method_id, unexpected, unknown};
 use super::{Inbound, Phase};
-use crate::action::{Action, AuthError, CloseReason, OpenError, Outgoing};
+use crate::action::{Action, AuthError, CloseReason, OpenError, Outgoing, Sink};
 use crate::frame::{BODY, Frame, HEADER, HEARTBEAT, METHOD};
 use crate::handshake::{self, Capabilities};
 use crate::method::MethodId;
@@ -20,7 +20,7 @@ use crate::violation::{Code, Violation};
 
 impl Inbound {
     /// The protocol header is right.
-    pub(super) fn start(&mut self, out: &mut Vec<Action>) {
+    pub(super) fn start(&mut self, out: &mut dyn Sink) {
         self.phase = Phase::Start;
         send(out, handshake::start(&self.config));
     }
@@ -29,7 +29,7 @@ impl Inbound {
     pub(super) fn connection_frame(
         &mut self,
         frame: Frame<'_>,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) -> Result<(), Violation> {
         let is_ending = matches!(self.phase, Phase::Closing(_) | Phase::Closed);
         match frame.kind {
@@ -58,7 +58,7 @@ impl Inbound {
     fn connection_method(
         &mut self,
         method: Method<'_>,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) -> Result<(), Violation> {
         match (&self.phase, method) {
             (Phase::Start, Method::ConnectionStartOk(start)) => self.log_in(start, out),
@@ -88,7 +88,7 @@ impl Inbound {
     fn log_in(
         &mut self,
         start: ConnectionStartOk<'_>,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) -> Result<(), Violation> {
         self.capabilities = Capabilities::of(start.client_properties);
         self.client_properties = Table::copy_from(start.client_properties).unwrap_or_default();
@@ -109,7 +109,7 @@ impl Inbound {
             return Err(Violation::new(Code::SyntaxError, text));
         };
         self.phase = Phase::Authenticating(mechanism);
-        out.push(Action::Authenticate {
+        out.action(Action::Authenticate {
             mechanism,
             user,
             password,
@@ -122,7 +122,7 @@ impl Inbound {
         &mut self,
         now_ms: u64,
         result: Result<Name, AuthError>,
-        out: &mut Vec<Action>,
+        out: &mut dyn Sink,
     ) {
         self.now_ms = now_ms;
         match (&self.phase, result) {
@@ -142,7 +142,7 @@ impl Inbound {
             (Phase::Renewing, Ok(_)) => {
                 self.phase = Phase::Running;
                 let method = Method::ConnectionUpdateSecretOk(ConnectionUpdateSecretOk {});
-                out.push(Action::Send(Outgoing::Frame(method_frame(0, &method))));
+                out.action(Action::Send(Outgoing::Frame(method_frame(0, &method))));
             }
             (Phase::Renewing, Err(_)) => {
                 let text = "New secret was refused by one of the backends";
@@ -153,13 +153,13 @@ impl Inbound {
         }
     }
 
-    fn tune(&mut self, tune: ConnectionTuneOk, out: &mut Vec<Action>) -> Result<(), Violation> {
+    fn tune(&mut self, tune: ConnectionTuneOk, out: &mut dyn Sink) -> Result<(), Violation> {
         handshake::check_tune(&self.config, tune)?;
         self.frame_bytes_max = tune.frame_max;
         self.channel_max = tune.channel_max;
         self.heartbeat_ms = u64::from(tune.heartbeat) * 1000;
         self.phase = Phase::Open;
-        out.push(Action::Send(Outgoing::Tuned {
+        out.action(Action::Send(Outgoing::Tuned {
             frame_bytes_max: tune.frame_max,
             heartbeat_seconds: tune.heartbeat,
             blocked_notify: self.capabilities.blocked_notify,
@@ -167,16 +167,16 @@ impl Inbound {
         Ok(())
     }
 
-    fn open(&mut self, open: ConnectionOpen<'_>, out: &mut Vec<Action>) {
+    fn open(&mut self, open: ConnectionOpen<'_>, out: &mut dyn Sink) {
         self.vhost = Name::cut(open.virtual_host);
         self.phase = Phase::Opening;
-        out.push(Action::Open {
+        out.action(Action::Open {
             vhost: self.vhost.clone(),
         });
     }
 
     /// The driver's answer to [`Action::Open`]; then call [`Inbound::receive`].
-    pub fn opened(&mut self, now_ms: u64, result: Result<(), OpenError>, out: &mut Vec<Action>) {
+    pub fn opened(&mut self, now_ms: u64, result: Result<(), OpenError>, out: &mut dyn Sink) {
         self.now_ms = now_ms;
         if !matches!(self.phase, Phase::Opening) {
             return;
@@ -190,32 +190,32 @@ impl Inbound {
         self.phase = Phase::Running;
         self.patience_until_ms = None;
         self.is_in_core = true;
-        out.push(Action::Command(Command::ConnectionOpened {
+        out.action(Action::Command(Command::ConnectionOpened {
             connection: self.connection,
             user: self.user.clone(),
             cancel_notify: self.capabilities.cancel_notify,
         }));
-        out.push(Action::Send(Outgoing::Opened {
+        out.action(Action::Send(Outgoing::Opened {
             vhost: self.vhost.clone(),
         }));
     }
 
-    fn renew(&mut self, update: ConnectionUpdateSecret<'_>, out: &mut Vec<Action>) {
+    fn renew(&mut self, update: ConnectionUpdateSecret<'_>, out: &mut dyn Sink) {
         self.phase = Phase::Renewing;
-        out.push(Action::Authenticate {
+        out.action(Action::Authenticate {
             mechanism: Mechanism::Plain,
             user: self.user.as_bytes().to_vec(),
             password: Secret::new(update.new_secret),
         });
     }
 
-    fn close_by_client(&mut self, out: &mut Vec<Action>) {
+    fn close_by_client(&mut self, out: &mut dyn Sink) {
         self.leave_core(out);
         self.phase = Phase::Closed;
         self.patience_until_ms = Some(self.now_ms + self.close_wait_ms());
     }
 
-    fn method_while_ending(&mut self, id: MethodId, out: &mut Vec<Action>) {
+    fn method_while_ending(&mut self, id: MethodId, out: &mut dyn Sink) {
         if id == ConnectionCloseOk::ID {
             let phase = std::mem::replace(&mut self.phase, Phase::Ended);
             self.end(phase.reason().unwrap_or(CloseReason::Closed), out);
@@ -224,12 +224,12 @@ impl Inbound {
         {
             // Both sides closed at once.
             let close_ok = Method::ConnectionCloseOk(ConnectionCloseOk {});
-            out.push(Action::Send(Outgoing::Frame(method_frame(0, &close_ok))));
+            out.action(Action::Send(Outgoing::Frame(method_frame(0, &close_ok))));
         }
     }
 
     /// An operator, or the shutdown, ends the connection (reply code 320).
-    pub fn close(&mut self, now_ms: u64, text: &str, out: &mut Vec<Action>) {
+    pub fn close(&mut self, now_ms: u64, text: &str, out: &mut dyn Sink) {
         self.now_ms = now_ms;
         match self.phase {
             Phase::Running | Phase::Renewing => {
@@ -246,18 +246,18 @@ impl Inbound {
     }
 
     /// The transmitting half cannot go on: see [`crate::Outbound::failure`].
-    pub fn fail(&mut self, now_ms: u64, violation: Violation, out: &mut Vec<Action>) {
+    pub fn fail(&mut self, now_ms: u64, violation: Violation, out: &mut dyn Sink) {
         self.now_ms = now_ms;
         self.violated(violation, out);
     }
 
     /// Ends the connection by error, as loudly as the phase allows: a client that has not
     /// logged in is told nothing and kept waiting, so that guessing is slow.
-    pub(super) fn violated(&mut self, violation: Violation, out: &mut Vec<Action>) {
+    pub(super) fn violated(&mut self, violation: Violation, out: &mut dyn Sink) {
         match self.phase {
             Phase::Running | Phase::Renewing => {
                 let is_open = self.is_in_core;
-                out.push(Action::Send(Outgoing::ConnectionException {
+                out.action(Action::Send(Outgoing::ConnectionException {
                     violation: violation.clone(),
                     is_open,
                 }));
@@ -276,15 +276,15 @@ impl Inbound {
     }
 
     /// As [`Inbound::violated`], where the next frame's start cannot be told any more.
-    pub(super) fn lost_sync(&mut self, violation: Violation, out: &mut Vec<Action>) {
+    pub(super) fn lost_sync(&mut self, violation: Violation, out: &mut dyn Sink) {
         let lost = CloseReason::Violated(violation.clone());
         self.violated(violation, out);
         let phase = std::mem::replace(&mut self.phase, Phase::Ended);
         self.go_deaf(phase.reason().unwrap_or(lost));
     }
 
-    fn close_handshake(&mut self, violation: Violation, out: &mut Vec<Action>) {
-        out.push(Action::Send(Outgoing::ConnectionException {
+    fn close_handshake(&mut self, violation: Violation, out: &mut dyn Sink) {
+        out.action(Action::Send(Outgoing::ConnectionException {
             violation: violation.clone(),
             is_open: false,
         }));
@@ -305,10 +305,10 @@ impl Inbound {
     }
 
     /// Tells the core, once, that the connection is over.
-    fn leave_core(&mut self, out: &mut Vec<Action>) {
+    fn leave_core(&mut self, out: &mut dyn Sink) {
         self.forget_channels();
         if std::mem::take(&mut self.is_in_core) {
-            out.push(Action::Command(Command::ConnectionClosed {
+            out.action(Action::Command(Command::ConnectionClosed {
                 connection: self.connection,
             }));
         }
@@ -334,12 +334,12 @@ impl Inbound {
     }
 
     /// The driver is to close the socket, without another word.
-    pub(super) fn end(&mut self, reason: CloseReason, out: &mut Vec<Action>) {
+    pub(super) fn end(&mut self, reason: CloseReason, out: &mut dyn Sink) {
         self.leave_core(out);
         self.forget_input();
         self.phase = Phase::Ended;
         self.patience_until_ms = None;
-        out.push(Action::Close { reason });
+        out.action(Action::Close { reason });
     }
 }
 
@@ -375,6 +375,6 @@ impl Phase {
     }
 }
 
-fn send(out: &mut Vec<Action>, frame: Vec<u8>) {
-    out.push(Action::Send(Outgoing::Frame(Bytes::from(frame))));
+fn send(out: &mut dyn Sink, frame: Vec<u8>) {
+    out.action(Action::Send(Outgoing::Frame(Bytes::from(frame))));
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 /// Verdicts of one channel that were decided and not sent.
 #[derive(Debug)]
 pub(super) struct Confirms {
-    held: VecDeque<Verdict>,
+    held: VecDeque<Run>,
     /// The smallest number without a sent verdict.
     next: u64,
     /// Numbers above `next` whose verdicts are sent.
@@ -23,6 +23,20 @@ pub(super) struct Verdict {
     pub(super) after: u64,
     /// Not before the channel has released so many outputs, the ones decided earlier.
     pub(super) behind: u64,
+}
+
+/// Equal verdicts of consecutive numbers, which wait for one index or for consecutive ones: a
+/// publisher that nobody interrupts makes one run, however many messages are under way.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first: u64,
+    last: u64,
+    accepted: bool,
+    /// What the first waits for.
+    after: u64,
+    /// By how much each waits for more than the one before it.
+    step: u64,
+    behind: u64,
 }
 
 /// One `basic.ack` or `basic.nack`.
@@ -43,9 +57,73 @@ impl Default for Confirms {
     }
 }
 
+impl Run {
+    fn of(verdict: Verdict) -> Self {
+        Self {
+            first: verdict.sequence,
+            last: verdict.sequence,
+            accepted: verdict.accepted,
+            after: verdict.after,
+            step: 0,
+            behind: verdict.behind,
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.last - self.first + 1
+    }
+
+    /// Takes in the verdict that follows, if it continues the run.
+    #[inline]
+    fn extend(&mut self, next: &Verdict) -> bool {
+        if next.accepted != self.accepted
+            || next.behind != self.behind
+            || next.sequence != self.last.wrapping_add(1)
+            || next.after < self.after
+        {
+            return false;
+        }
+        let more = next.after - self.after;
+        if self.first == self.last && more <= 1 {
+            self.step = more;
+        } else if more != self.step * self.len() {
+            return false;
+        }
+        self.last = next.sequence;
+        true
+    }
+
+    /// Splits off what is due, from the start.
+    fn due(&mut self, committed: u64, released: u64) -> Option<Self> {
+        if self.behind > released || self.after > committed {
+            return None;
+        }
+        let length = self.len();
+        let count = match self.step {
+            0 => length,
+            _ => length.min((committed - self.after).saturating_add(1)),
+        };
+        let mut due = *self;
+        due.last = self.first + count - 1;
+        self.first += count;
+        self.after += count * self.step;
+        Some(due)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first > self.last
+    }
+}
+
 impl Confirms {
+    #[inline]
     pub(super) fn push(&mut self, verdict: Verdict) {
-        self.held.push_back(verdict);
+        if let Some(last) = self.held.back_mut()
+            && last.extend(&verdict)
+        {
+            return;
+        }
+        self.held.push_back(Run::of(verdict));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -73,28 +151,31 @@ impl Confirms {
     /// Folds what is due. Verdicts fall due in the order in which they were decided, so one
     /// that could go at once waits for those before it, and folds with them.
     pub(super) fn fold(&mut self, committed: u64, released: u64, mut write: impl FnMut(Folded)) {
-        let is_due = |verdict: &Verdict| verdict.after <= committed && verdict.behind <= released;
-        let count = self
-            .held
-            .iter()
-            .take_while(|verdict| is_due(verdict))
-            .count();
-        if count == 0 {
+        let mut due = Vec::new();
+        while let Some(first) = self.held.front_mut()
+            && let Some(run) = first.due(committed, released)
+        {
+            due.push(run);
+            if !first.is_empty() {
+                break;
+            }
+            self.held.pop_front();
+        }
+        if due.is_empty() {
             return;
         }
-        let mut due: Vec<Verdict> = self.held.drain(..count).collect();
-        if !due.is_sorted_by_key(|verdict| verdict.sequence) {
-            due.sort_unstable_by_key(|verdict| verdict.sequence);
+        if !due.is_sorted_by_key(|run| run.first) {
+            due.sort_unstable_by_key(|run| run.first);
         }
-        for verdict in &due {
-            self.settle(verdict.sequence);
+        for run in &due {
+            self.settle(run);
         }
         let smallest = |accepted: bool| {
-            let found = due.iter().find(|verdict| verdict.accepted == accepted);
-            found.map_or(u64::MAX, |verdict| verdict.sequence)
+            let found = due.iter().find(|run| run.accepted == accepted);
+            found.map_or(u64::MAX, |run| run.first)
         };
         let (first_accepted, first_refused) = (smallest(true), smallest(false));
-        let acks = due.iter().filter(|verdict| verdict.accepted).count();
+        let acks: u64 = due.iter().filter(|run| run.accepted).map(Run::len).sum();
         // RabbitMQ sends a lone ack, though not a lone nack, without `multiple`.
         let ack_below = if acks == 1 {
             0
@@ -105,12 +186,12 @@ impl Confirms {
         fold_one_kind(&due, false, self.next.min(first_accepted), &mut write);
     }
 
-    fn settle(&mut self, sequence: u64) {
-        if sequence != self.next {
-            self.ahead.insert(sequence);
+    fn settle(&mut self, run: &Run) {
+        if run.first != self.next {
+            self.ahead.extend(run.first..=run.last);
             return;
         }
-        self.next += 1;
+        self.next = run.last + 1;
         while self.ahead.remove(&self.next) {
             self.next += 1;
         }
@@ -118,21 +199,23 @@ impl Confirms {
 }
 
 /// Those below the limit as one, the others each by itself.
-fn fold_one_kind(due: &[Verdict], accepted: bool, below: u64, write: &mut impl FnMut(Folded)) {
-    let of_kind = || due.iter().filter(|verdict| verdict.accepted == accepted);
-    if let Some(last) = of_kind().take_while(|v| v.sequence < below).last() {
+fn fold_one_kind(due: &[Run], accepted: bool, below: u64, write: &mut impl FnMut(Folded)) {
+    let of_kind = || due.iter().filter(|run| run.accepted == accepted);
+    if let Some(last) = of_kind().take_while(|run| run.first < below).last() {
         write(Folded {
             accepted,
-            sequence: last.sequence,
+            sequence: last.last.min(below - 1),
             multiple: true,
         });
     }
-    for verdict in of_kind().skip_while(|verdict| verdict.sequence < below) {
-        write(Folded {
-            accepted,
-            sequence: verdict.sequence,
-            multiple: false,
-        });
+    for run in of_kind() {
+        for sequence in run.first.max(below)..=run.last {
+            write(Folded {
+                accepted,
+                sequence,
+                multiple: false,
+            });
+        }
     }
 }
 
@@ -172,6 +255,29 @@ mod tests {
         let closed = fold(&mut confirms, &[(10, ack), (13, ack)]);
         assert_eq!(closed, [(13, ack, true)]);
         assert_eq!(fold(&mut confirms, &[]), []);
+    }
+
+    #[test]
+    fn a_run_is_due_as_far_as_is_committed() {
+        let mut confirms = Confirms::default();
+        for sequence in 1..=1000 {
+            confirms.push(Verdict {
+                sequence,
+                accepted: true,
+                after: 500 + sequence,
+                behind: 0,
+            });
+        }
+        assert_eq!(confirms.held.len(), 1);
+        let mut fold = |committed| {
+            let mut out = Vec::new();
+            confirms.fold(committed, 0, |f| out.push((f.sequence, f.multiple)));
+            (out, confirms.waits_for())
+        };
+        assert_eq!(fold(500), (vec![], Some(501)));
+        assert_eq!(fold(501), (vec![(1, false)], Some(502)));
+        assert_eq!(fold(700), (vec![(200, true)], Some(701)));
+        assert_eq!(fold(u64::MAX), (vec![(1000, true)], None));
     }
 
     /// A publisher that keeps its unanswered publishes in a list.

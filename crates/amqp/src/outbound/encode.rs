@@ -121,4 +121,4 @@ const BASIC: u16 = 60;
 /// Frame overhead, class, weight and body size.
 const CONTENT_HEADER_BYTES: usize = 8 + 12;
 /// A body up to this is copied into the buffer at once.
-const COPIED_BYTES_MAX: usize = 4096;
+pub(super) const COPIED_BYTES_MAX: usize = 4096;

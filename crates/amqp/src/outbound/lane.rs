@@ -12,6 +12,7 @@ use bytes::Bytes;
 use menzil_core::{Output, Reply};
 
 use super::confirms::{Confirms, Verdict};
+use super::template::Template;
 use crate::violation::Violation;
 
 /// One channel's outputs.
@@ -21,6 +22,8 @@ pub(super) struct Lane {
     /// Outputs ever released.
     released: u64,
     pub(super) confirms: Confirms,
+    /// Of the last delivery.
+    pub(super) template: Option<Box<Template>>,
     /// The channel ended by error: only the answer to a client's close follows.
     is_closing: bool,
     /// The next `channel.close-ok` answers a close that the session made up.

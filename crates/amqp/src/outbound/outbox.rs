@@ -23,6 +23,43 @@ pub(super) struct Outbox {
     credits: VecDeque<Credit>,
 }
 
+/// What was taken over from an [`crate::Outbound`] to be sent, so that the outbound is free for
+/// others meanwhile.
+#[derive(Debug, Default)]
+pub struct Sending(Outbox);
+
+impl Sending {
+    /// Bytes that are not sent yet.
+    pub fn pending_bytes(&self) -> usize {
+        self.0.pending_bytes
+    }
+
+    /// What to send next.
+    pub fn transmit<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
+        self.0.slices(slices);
+    }
+
+    /// That many bytes were sent. Returns the credit of the deliveries that have left.
+    pub fn advance(&mut self, count: usize) -> u64 {
+        self.0.advance(count)
+    }
+
+    /// An idle connection keeps no buffer.
+    pub fn shrink(&mut self) {
+        self.0.shrink();
+    }
+
+    /// Takes over what waits, if everything of before is sent.
+    pub(super) fn take_over(&mut self, outbox: &mut Outbox) {
+        if self.0.pending_bytes > 0 || outbox.pending_bytes == 0 {
+            return;
+        }
+        let end = outbox.end();
+        std::mem::swap(&mut self.0, outbox);
+        outbox.left_bytes = end;
+    }
+}
+
 /// Deliveries whose credit comes back when the stream has passed their end.
 #[derive(Clone, Copy, Debug)]
 struct Credit {

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use menzil_model::fact::QueueDefinition;
 use menzil_model::{ConnectionId, Sequence};
 
-use crate::consumer::ConsumerId;
+use crate::consumer::Taker;
 use crate::content::Holding;
 
 pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
@@ -94,7 +94,7 @@ pub(crate) struct Queue {
     /// Owner of an exclusive queue.
     pub(crate) owner: Option<ConnectionId>,
     /// In the order of their turns.
-    pub(crate) consumers: VecDeque<ConsumerId>,
+    pub(crate) consumers: VecDeque<Taker>,
     /// The one consumer that asked to be alone.
     pub(crate) exclusive_consumer: bool,
     /// Since when nobody used it; counts for `x-expires` while there is no consumer.
@@ -174,6 +174,13 @@ impl Queue {
         let bytes = self.index.ready_bytes() + pending_bytes;
         self.settings.length_max.is_some_and(|max| count > max)
             || self.settings.bytes_max.is_some_and(|max| bytes > max)
+    }
+
+    /// Whether anything happens by itself, now or later.
+    pub(crate) fn has_deadlines(&self) -> bool {
+        self.timer.is_some()
+            || self.settings.expires.is_some()
+            || self.index.next_expiry().is_some()
     }
 
     /// When something is to happen by itself.

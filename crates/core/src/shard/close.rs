@@ -84,6 +84,7 @@ impl Shard {
             return;
         };
         connection.channels.insert(key.channel);
+        self.last_channel = None;
         self.channels.insert(key, Channel::default());
         turn.reply(key, false, 0, Reply::ChannelOpened);
     }

@@ -4,7 +4,7 @@ use menzil_model::{Name, QueueId, Sequence};
 
 use super::Shard;
 use crate::command::{ChannelKey, Consume};
-use crate::consumer::{Consumer, ConsumerId};
+use crate::consumer::{Consumer, ConsumerId, Taker};
 use crate::effect::{Output, Reply};
 use crate::generated::generated_name;
 use crate::refusal::{Object, Refusal};
@@ -80,15 +80,21 @@ impl Shard {
         }
         let consumer_id = ConsumerId(self.next_consumer);
         self.next_consumer += 1;
-        queue.consumers.push_back(consumer_id);
-        queue.exclusive_consumer = exclusive;
         let durable = queue.definition.durable;
         let head = queue
             .index
             .head()
             .map_or(queue.next_sequence, |head| head.sequence.0);
+        let (Some(channel_place), Some(connection_place)) = (
+            self.channels.place(&key),
+            self.connections.place(&key.connection),
+        ) else {
+            return Ok(());
+        };
         let consumer = Consumer {
             channel: key,
+            channel_place,
+            connection_place,
             tag: tag.clone(),
             queue: id,
             no_ack,
@@ -96,7 +102,14 @@ impl Shard {
             prefetch,
             unsettled: 0,
         };
-        self.consumers.insert(consumer_id, consumer);
+        let place = self.consumers.insert(consumer_id, consumer);
+        if let Some(queue) = self.queues.get_mut(&id) {
+            queue.consumers.push_back(Taker {
+                consumer: consumer_id,
+                place,
+            });
+            queue.exclusive_consumer = exclusive;
+        }
         if let Some(channel) = self.channels.get_mut(&key) {
             channel.consumers.insert(tag.clone(), consumer_id);
         }
@@ -147,7 +160,7 @@ impl Shard {
         let Some(queue) = self.queues.get_mut(&consumer.queue) else {
             return;
         };
-        queue.consumers.retain(|other| *other != id);
+        queue.consumers.retain(|other| other.consumer != id);
         if consumer.exclusive {
             queue.exclusive_consumer = false;
         }
@@ -166,8 +179,8 @@ impl Shard {
         let Some(queue) = self.queues.get_mut(&id) else {
             return;
         };
-        for consumer in std::mem::take(&mut queue.consumers) {
-            let Some(consumer) = self.consumers.remove(&consumer) else {
+        for taker in std::mem::take(&mut queue.consumers) {
+            let Some(consumer) = self.consumers.remove(&taker.consumer) else {
                 continue;
             };
             let key = consumer.channel;

@@ -6,53 +6,54 @@ use menzil_model::fact::Why;
 use menzil_model::{ConnectionId, Fact, Message, QueueId};
 
 use super::Shard;
-use crate::consumer::{Consumer, ConsumerId};
+use crate::consumer::{Consumer, Taker};
 use crate::deliveries::Delivery;
-use crate::effect::{Output, credit_bytes};
+use crate::effect::{Carried, Delivering, credit_bytes};
 use crate::queue::Item;
+use crate::slots::Place;
 use crate::turn::Turn;
 
 impl Shard {
     /// Whether the consumer may have one more: its own prefetch, its channel's, and the
     /// credit of its connection.
     pub(super) fn can_take(&self, consumer: &Consumer) -> bool {
+        let key = consumer.channel;
         consumer.has_room()
             && self
                 .connections
-                .get(&consumer.channel.connection)
+                .at(consumer.connection_place, key.connection)
                 .is_some_and(|c| c.credit > 0)
             && self
                 .channels
-                .get(&consumer.channel)
+                .at(consumer.channel_place, key)
                 .is_some_and(crate::channel::Channel::has_room)
     }
 
     /// The consumer whose turn it is, moved to the end of the line.
-    fn next_consumer(&mut self, queue: QueueId) -> Option<ConsumerId> {
-        let waiting = self.queues.get(&queue)?.consumers.len();
-        for _ in 0..waiting {
-            let first = {
-                let queue = self.queues.get_mut(&queue)?;
-                queue.consumers.rotate_left(1);
-                *queue.consumers.back()?
-            };
-            if self
-                .consumers
-                .get(&first)
+    fn next_consumer(&mut self, id: QueueId, place: Place) -> Option<Taker> {
+        let queue = self.queues.at(place, id)?;
+        let can_take = |taker: &Taker| {
+            self.consumers
+                .at(taker.place, taker.consumer)
                 .is_some_and(|consumer| self.can_take(consumer))
-            {
-                return Some(first);
-            }
+        };
+        let turns = queue.consumers.iter().position(can_take)?;
+        let queue = self.queues.at_mut(place, id)?;
+        if queue.consumers.len() > 1 {
+            queue.consumers.rotate_left(turns + 1);
         }
-        None
+        queue.consumers.back().copied()
     }
 
     /// Delivers until the queue is empty, nobody can take more, or the head is not here.
-    pub(super) fn pump(&mut self, turn: &mut Turn<'_>, id: QueueId) {
+    pub(super) fn pump(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) {
         loop {
-            let Some(queue) = self.queues.get(&id).filter(|q| !q.consumers.is_empty()) else {
+            let Some(queue) = self.queues.at(place, id) else {
                 return;
             };
+            if queue.consumers.is_empty() {
+                return;
+            }
             let Some(head) = queue.index.head() else {
                 return;
             };
@@ -60,14 +61,14 @@ impl Shard {
                 self.expire_now(turn, id);
                 continue;
             }
-            let Some(consumer) = self.next_consumer(id) else {
+            let Some(taker) = self.next_consumer(id, place) else {
                 return;
             };
             let Some(message) = self.content_of(turn, id) else {
                 self.give_turn_back(id);
                 return;
             };
-            self.deliver(turn, id, consumer, &message);
+            self.deliver(turn, (id, place), taker, &message);
         }
     }
 
@@ -81,20 +82,19 @@ impl Shard {
     fn deliver(
         &mut self,
         turn: &mut Turn<'_>,
-        id: QueueId,
-        consumer_id: ConsumerId,
+        (id, place): (QueueId, Place),
+        taker: Taker,
         message: &Arc<Message>,
     ) {
-        let Some((item, after)) = self.take_out(turn, id) else {
+        let Some((item, after)) = self.take_out(turn, id, place) else {
             return;
         };
-        let Some(consumer) = self.consumers.get_mut(&consumer_id) else {
+        let Some(consumer) = self.consumers.at_mut(taker.place, taker.consumer) else {
             return;
         };
         let key = consumer.channel;
-        let consumer_tag = consumer.tag.clone();
         let no_ack = consumer.no_ack;
-        let Some(channel) = self.channels.get_mut(&key) else {
+        let Some(channel) = self.channels.at_mut(consumer.channel_place, key) else {
             return;
         };
         let tag = channel.next_tag();
@@ -104,20 +104,25 @@ impl Shard {
             channel.deliveries.insert(Delivery {
                 tag,
                 queue: id,
+                queue_place: place,
                 sequence: item.sequence,
-                consumer: Some(consumer_id),
+                consumer: Some(taker),
             });
         }
-        self.take_credit(key.connection, message);
-        let message = Arc::clone(message);
-        let redelivered = item.redelivered;
-        let output = Output::Deliver {
-            consumer_tag,
+        if let Some(connection) = self
+            .connections
+            .at_mut(consumer.connection_place, key.connection)
+        {
+            connection.spend(credit_bytes(message));
+        }
+        turn.effects.deliver(&Delivering {
+            to: key,
+            after,
+            consumer_tag: &consumer.tag,
             delivery_tag: tag,
-            redelivered,
-            message,
-        };
-        turn.send(key, after, output);
+            redelivered: item.redelivered,
+            content: Carried::Stored(message),
+        });
         if no_ack {
             self.settle(id, item.sequence, item.durable, Why::Acknowledged);
         }
@@ -126,19 +131,27 @@ impl Shard {
     /// Content on its way to a connection uses its credit up.
     pub(super) fn take_credit(&mut self, connection: ConnectionId, message: &Message) {
         if let Some(connection) = self.connections.get_mut(&connection) {
-            let bytes = i64::try_from(credit_bytes(message)).unwrap_or(i64::MAX);
-            connection.credit = connection.credit.saturating_sub(bytes);
+            connection.spend(credit_bytes(message));
         }
     }
 
     /// Takes the head out of the queue, with the mark that says so in the journal first.
     /// Returns it and the index that its delivery waits for.
-    pub(super) fn take_out(&mut self, turn: &mut Turn<'_>, id: QueueId) -> Option<(Item, u64)> {
-        let head = *self.queues.get(&id)?.index.head()?;
-        if head.durable {
-            self.reserve_delivering(turn, id, head.sequence);
+    pub(super) fn take_out(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: QueueId,
+        place: Place,
+    ) -> Option<(Item, u64)> {
+        let queue = self.queues.at(place, id)?;
+        let (sequence, durable) = queue
+            .index
+            .head()
+            .map(|head| (head.sequence, head.durable))?;
+        if durable && queue.mark.due(sequence).is_some() {
+            self.reserve_delivering(turn, id, sequence);
         }
-        let queue = self.queues.get_mut(&id)?;
+        let queue = self.queues.at_mut(place, id)?;
         let item = queue.index.take_head()?;
         queue.content.warm();
         queue.counters.delivered += 1;

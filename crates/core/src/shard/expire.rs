@@ -4,7 +4,7 @@ use menzil_model::fact::Why;
 use menzil_model::{Fact, QueueId};
 
 use super::Shard;
-use crate::effect::Effect;
+use crate::effect::Effects;
 use crate::log::Log;
 use crate::settling::ranges_of;
 use crate::turn::Turn;
@@ -22,7 +22,7 @@ impl Shard {
     }
 
     /// Does what is due. Work is bounded; where more is due [`Shard::deadline`] says so.
-    pub fn expire(&mut self, now: u64, log: &mut dyn Log, effects: &mut Vec<Effect>) {
+    pub fn expire(&mut self, now: u64, log: &mut dyn Log, effects: &mut dyn Effects) {
         let mut turn = Turn { now, log, effects };
         let due: Vec<QueueId> = self
             .timers

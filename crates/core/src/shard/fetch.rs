@@ -43,7 +43,7 @@ impl Shard {
         };
         let wanted = queue.index.ask(max);
         if !wanted.is_empty() {
-            turn.effects.push(Effect::Fetch { queue: id, wanted });
+            turn.effects.effect(Effect::Fetch { queue: id, wanted });
         }
     }
 

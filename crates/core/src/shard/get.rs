@@ -53,7 +53,10 @@ impl Shard {
             return;
         };
         self.take_credit(key.connection, &message);
-        let Some((item, after)) = self.take_out(turn, id) else {
+        let Some(place) = self.queues.place(&id) else {
+            return;
+        };
+        let Some((item, after)) = self.take_out(turn, id, place) else {
             return;
         };
         let ready = self
@@ -68,6 +71,7 @@ impl Shard {
             channel.deliveries.insert(Delivery {
                 tag: delivery_tag,
                 queue: id,
+                queue_place: place,
                 sequence: item.sequence,
                 consumer: None,
             });

@@ -15,27 +15,30 @@ mod exchange;
 mod expire;
 mod fetch;
 mod get;
+mod pass;
 mod publish;
 mod queue;
+mod route;
 mod settle;
 mod summary;
 mod transaction;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use menzil_model::{ChannelId, ConnectionId, Fact, Map, Name, QueueId};
+use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Name, QueueId};
 
 use crate::channel::{Channel, Mode};
-use crate::command::{ChannelKey, Command, Request};
+use crate::command::{ChannelKey, Command, PublishRef, Request};
 use crate::consumer::{Consumer, ConsumerId};
 use crate::content::ContentMemory;
 use crate::counters::Counters;
-use crate::effect::{Effect, Output, Reply};
+use crate::effect::{Effects, Output, Reply};
 use crate::log::Log;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::releases::Releases;
 use crate::settling::Settling;
+use crate::slots::{Place, Slots};
 use crate::topology::{Targets, Topology};
 use crate::turn::Turn;
 
@@ -87,24 +90,35 @@ struct Connection {
     owned: BTreeSet<QueueId>,
 }
 
+impl Connection {
+    /// Content on its way uses credit up.
+    fn spend(&mut self, bytes: u64) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.credit = self.credit.saturating_sub(bytes);
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Shard {
     settings: ShardSettings,
     name: Name,
     topology: Topology,
-    queues: Map<QueueId, Queue>,
+    queues: Slots<QueueId, Queue>,
     content: ContentMemory,
     releases: Releases,
-    connections: Map<ConnectionId, Connection>,
-    channels: Map<ChannelKey, Channel>,
-    consumers: Map<ConsumerId, Consumer>,
+    connections: Slots<ConnectionId, Connection>,
+    channels: Slots<ChannelKey, Channel>,
+    /// Where the channel lies that was last asked for: a batch mostly speaks of one.
+    last_channel: Option<(ChannelKey, Place)>,
+    consumers: Slots<ConsumerId, Consumer>,
     next_exchange: u64,
     next_queue: u64,
     next_consumer: u64,
+    next_route: u64,
     settling: Settling,
     /// Queues whose entries, consumers or deadlines changed in this turn.
-    touched: VecDeque<QueueId>,
+    touched: VecDeque<(QueueId, Place)>,
     /// Channels with a `basic.get` that waits for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
@@ -122,15 +136,17 @@ impl Shard {
             settings,
             name: Name::empty(),
             topology: Topology::default(),
-            queues: Map::default(),
+            queues: Slots::default(),
             content,
             releases: Releases::default(),
-            connections: Map::default(),
-            channels: Map::default(),
-            consumers: Map::default(),
+            connections: Slots::default(),
+            channels: Slots::default(),
+            last_channel: None,
+            consumers: Slots::default(),
             next_exchange: 1,
             next_queue: 1,
             next_consumer: 1,
+            next_route: 0,
             settling: Settling::default(),
             touched: VecDeque::new(),
             parked: Vec::new(),
@@ -152,7 +168,7 @@ impl Shard {
         now: u64,
         command: Command,
         log: &mut dyn Log,
-        effects: &mut Vec<Effect>,
+        effects: &mut dyn Effects,
     ) {
         let mut turn = Turn { now, log, effects };
         match command {
@@ -180,6 +196,60 @@ impl Shard {
         self.settle_down(&mut turn);
     }
 
+    /// As [`Shard::execute`] of [`Request::Publish`], for a message that lies somewhere else.
+    pub fn publish_in_place(
+        &mut self,
+        now: u64,
+        channel: ChannelKey,
+        publish: &PublishRef<'_>,
+        log: &mut dyn Log,
+        effects: &mut dyn Effects,
+    ) {
+        let mut turn = Turn { now, log, effects };
+        let place = self.channel_place(channel);
+        match place.and_then(|place| Some((place, self.channels.at(place, channel)?))) {
+            None => {}
+            Some((_, open)) if open.parked.is_some() => {
+                let request = Request::Publish(publish.to_owned());
+                self.request(&mut turn, channel, request);
+            }
+            Some((place, _)) => {
+                if let Err(refusal) = self.publish(&mut turn, (channel, place), publish) {
+                    self.refuse(&mut turn, channel, refusal, PUBLISH);
+                }
+            }
+        }
+        self.settle_down(&mut turn);
+    }
+
+    /// As [`Shard::execute`] of [`Request::Ack`].
+    pub fn acknowledge_in_place(
+        &mut self,
+        now: u64,
+        channel: ChannelKey,
+        delivery_tag: DeliveryTag,
+        multiple: bool,
+        log: &mut dyn Log,
+        effects: &mut dyn Effects,
+    ) {
+        let mut turn = Turn { now, log, effects };
+        let request = Request::Ack {
+            delivery_tag,
+            multiple,
+        };
+        match self.channel_mut(channel) {
+            None => {}
+            Some(open) if open.parked.is_some() => self.request(&mut turn, channel, request),
+            Some(_) => {
+                let done = self.acknowledge(&mut turn, channel, delivery_tag, multiple);
+                if let Err(refusal) = done {
+                    self.refuse(&mut turn, channel, refusal, method_of(&request));
+                }
+            }
+        }
+        self.settle_down(&mut turn);
+    }
+
     /// Writes what gathered. The driver calls it at the end of each batch of commands.
     pub fn finish(&mut self, log: &mut dyn Log) {
         self.settling.write(log);
@@ -187,7 +257,7 @@ impl Shard {
     }
 
     fn request(&mut self, turn: &mut Turn<'_>, key: ChannelKey, request: Request) {
-        let Some(channel) = self.channels.get_mut(&key) else {
+        let Some(channel) = self.channel_mut(key) else {
             // The channel was refused; what the client sent before it knew is dropped.
             return;
         };
@@ -212,7 +282,10 @@ impl Shard {
         request: Request,
     ) -> Result<(), Refusal> {
         match request {
-            Request::Publish(publish) => self.publish(turn, key, publish),
+            Request::Publish(publish) => match self.channel_place(key) {
+                Some(place) => self.publish(turn, (key, place), &publish.borrowed()),
+                None => Ok(()),
+            },
             Request::Ack {
                 delivery_tag,
                 multiple,
@@ -281,20 +354,32 @@ impl Shard {
 
     /// Notes that a queue may have something to do at the end of the turn.
     fn touch(&mut self, queue: QueueId) {
-        if self.touched.back() != Some(&queue) {
-            self.touched.push_back(queue);
+        if let Some(place) = self.queues.place(&queue) {
+            self.touch_at(queue, place);
+        }
+    }
+
+    /// As [`Shard::touch`], where its place is known.
+    fn touch_at(&mut self, queue: QueueId, place: Place) {
+        if self.touched.back() != Some(&(queue, place)) {
+            self.touched.push_back((queue, place));
         }
     }
 
     /// Delivers and expires until nothing is left to do now.
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
-        while let Some(queue) = self.touched.pop_front() {
-            self.pump(turn, queue);
-            if self.expire_now(turn, queue) {
-                self.pump(turn, queue);
+        while let Some((id, place)) = self.touched.pop_front() {
+            self.pump(turn, id, place);
+            let Some(queue) = self.queues.at(place, id) else {
+                continue;
+            };
+            if queue.has_deadlines() {
+                if self.expire_now(turn, id) {
+                    self.pump(turn, id, place);
+                }
+                self.reset_timer(id);
             }
-            self.note_content(queue);
-            self.reset_timer(queue);
+            self.note_content(id);
         }
     }
 
@@ -324,6 +409,23 @@ impl Shard {
         self.channels.get_mut(&key)
     }
 
+    /// The channel, found by where it lay the last time if it is the same as then.
+    fn channel_mut(&mut self, key: ChannelKey) -> Option<&mut Channel> {
+        let place = self.channel_place(key)?;
+        self.channels.at_mut(place, key)
+    }
+
+    fn channel_place(&mut self, key: ChannelKey) -> Option<Place> {
+        if let Some((last, place)) = self.last_channel
+            && last == key
+        {
+            return Some(place);
+        }
+        let place = self.channels.place(&key)?;
+        self.last_channel = Some((key, place));
+        Some(place)
+    }
+
     fn select_confirm(
         &mut self,
         turn: &mut Turn<'_>,
@@ -342,6 +444,9 @@ impl Shard {
         Ok(())
     }
 }
+
+/// Class and method number of `basic.publish`.
+const PUBLISH: (u16, u16) = (60, 40);
 
 /// How many entries will need the record to read their message from it.
 fn references(fact: &Fact) -> u32 {
@@ -380,7 +485,7 @@ fn method_of(request: &Request) -> (u16, u16) {
         Request::Qos { .. } => (60, 10),
         Request::Consume(_) => (60, 20),
         Request::Cancel { .. } => (60, 30),
-        Request::Publish(_) => (60, 40),
+        Request::Publish(_) => PUBLISH,
         Request::Get { .. } => (60, 70),
         Request::Ack { .. } => (60, 80),
         Request::Reject {

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use menzil_model::fact::{Chunks, Entries, Entry, Extent, Published, Ranges, Why};
-use menzil_model::{Fact, Map, Message, Name, Properties, QueueId, Sequence};
+use menzil_model::{Fact, Map, Message, QueueId, Sequence};
 
 use super::Shard;
-use super::consume::DIRECT_REPLY_TO;
 use crate::channel::{HeldPublish, Mode};
-use crate::command::{ChannelKey, Publish};
+use crate::command::{Body, ChannelKey, PublishRef};
+use crate::consumer::Taker;
 use crate::effect::Output;
-use crate::queue::{Overflow, Queue, parse_expiration};
-use crate::refusal::{Object, Refusal};
+use crate::queue::{Overflow, Queue};
+use crate::refusal::Refusal;
+use crate::route::Route;
 use crate::settling::ranges_of;
-use crate::topology::{RoutingKeys, strip_bcc};
+use crate::slots::Place;
 use crate::turn::Turn;
 
 /// Entries of a transaction that are decided and not yet applied.
@@ -67,57 +68,24 @@ impl Shard {
     pub(super) fn publish(
         &mut self,
         turn: &mut Turn<'_>,
-        key: ChannelKey,
-        publish: Publish,
+        channel: (ChannelKey, Place),
+        publish: &PublishRef<'_>,
     ) -> Result<(), Refusal> {
-        let Some(exchange) = self.topology.exchange(publish.exchange.as_bytes()) else {
-            return Err(Refusal::NotFound(Object::Exchange(publish.exchange)));
-        };
-        if exchange.internal {
-            return Err(Refusal::InternalExchange(publish.exchange));
-        }
-        let atomic = is_atomic(&exchange.arguments);
-        let exchange = exchange.id;
-        let properties = Properties::parse(&publish.properties).unwrap_or_default();
-        let ttl = properties.expiration.map(parse_expiration).transpose()?;
-        let persistent = properties.is_persistent();
-        if properties.reply_to == Some(DIRECT_REPLY_TO) {
-            return Err(Refusal::NoReplyConsumer);
-        }
-        let keys = RoutingKeys::new(publish.routing_key.as_bytes(), &properties)?;
-        if let Some(given) = properties.user_id {
-            self.check_user(key, given)?;
-        }
-        let mut targets = std::mem::take(&mut self.targets);
-        let _routed = self
-            .topology
-            .route(exchange, &keys, properties.headers, &mut targets);
+        let route = self.route_of(channel, publish)?;
         self.counters.published += 1;
-        let done = self.place(
-            turn,
-            key,
-            &publish,
-            targets.queues(),
-            persistent,
-            ttl,
-            atomic,
-        );
-        self.targets = targets;
+        let done = self.place(turn, channel, publish, &route);
+        self.keep_route(channel, route);
         done
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one publish, taken apart once")]
     fn place(
         &mut self,
         turn: &mut Turn<'_>,
-        key: ChannelKey,
-        publish: &Publish,
-        targets: &[QueueId],
-        persistent: bool,
-        ttl: Option<u64>,
-        atomic: bool,
+        (key, place): (ChannelKey, Place),
+        publish: &PublishRef<'_>,
+        route: &Route,
     ) -> Result<(), Refusal> {
-        let Some(channel) = self.channels.get_mut(&key) else {
+        let Some(channel) = self.channels.at_mut(place, key) else {
             return Ok(());
         };
         let confirm = match &mut channel.mode {
@@ -128,31 +96,52 @@ impl Shard {
             Mode::Plain | Mode::Transaction(_) => None,
         };
         let transactional = matches!(channel.mode, Mode::Transaction(_));
-        if targets.is_empty() && !publish.mandatory {
+        let unroutable = route.queues.is_empty();
+        if unroutable && !publish.mandatory {
             self.counters.unroutable_dropped += 1;
             self.confirm(turn, key, confirm, 0, true);
             return Ok(());
         }
-        let unroutable = targets.is_empty();
-        let message = Arc::new(self.message_of(publish, !unroutable));
+        let is_plain = route.is_unlimited
+            && !route.is_durable
+            && route.stripped.is_none()
+            && matches!(publish.body, Body::Whole(_));
+        if is_plain && !unroutable && !transactional {
+            self.confirm(turn, key, confirm, 0, true);
+            self.pass(turn, publish, route);
+            return Ok(());
+        }
+        let message = if unroutable {
+            publish.message(self.settings.chunk_bytes)
+        } else {
+            self.message_of(publish, route)
+        };
+        let message = Arc::new(message);
         if unroutable && !transactional {
             self.counters.unroutable_returned += 1;
             turn.send(key, 0, Output::Return { message });
             self.confirm(turn, key, confirm, 0, true);
             return Ok(());
         }
+        if !transactional
+            && route.is_unlimited
+            && let Some(index) = self.enter_unlimited(turn, &message, route)
+        {
+            self.confirm(turn, key, confirm, index, true);
+            return Ok(());
+        }
         let held = HeldPublish {
             message,
-            persistent,
-            ttl,
-            targets: targets.to_vec(),
+            persistent: route.persistent,
+            ttl: route.ttl,
+            targets: route.queues.clone(),
             unroutable,
         };
         if transactional {
             return self.hold_publish(key, held);
         }
         let mut pending = Pending::default();
-        let intake = self.intake(turn, &held, atomic, &mut pending);
+        let intake = self.intake(turn, &held, route.atomic, &mut pending);
         if intake.refused {
             self.counters.refused += 1;
         }
@@ -161,35 +150,38 @@ impl Shard {
         Ok(())
     }
 
-    /// The `user_id` property, where there is one, tells the truth.
-    fn check_user(&self, key: ChannelKey, given: &[u8]) -> Result<(), Refusal> {
-        match self
-            .connections
-            .get(&key.connection)
-            .map(|connection| &connection.user)
-        {
-            Some(user) if user.as_bytes() != given => Err(Refusal::UserId {
-                given: Name::cut(given),
-                user: user.clone(),
-            }),
-            _ => Ok(()),
+    /// Puts a message into queues none of which refuses it; `None` where the journal has no
+    /// room for it, and nothing has happened.
+    fn enter_unlimited(
+        &mut self,
+        turn: &mut Turn<'_>,
+        message: &Arc<Message>,
+        route: &Route,
+    ) -> Option<u64> {
+        if route.is_durable && !turn.log.has_room(message.total_bytes()) {
+            return None;
         }
+        let entries: Entries = Self::targets(route)
+            .filter_map(|target| self.entry_for(turn, target, route))
+            .collect();
+        self.counters.routed += 1;
+        for (id, place) in Self::targets(route) {
+            self.touch_at(id, place);
+        }
+        let references = if route.is_durable { entries.len() } else { 0 };
+        let extent = write_chunks(turn, message, references);
+        let published = Published {
+            message: Some(Arc::clone(message)),
+            extent,
+            entries,
+        };
+        Some(self.record(turn, Fact::Published(published), route.is_durable))
     }
 
-    fn message_of(&self, publish: &Publish, strip: bool) -> Message {
-        let stripped = if strip {
-            strip_bcc(&publish.properties)
-        } else {
-            None
-        };
-        let properties = stripped.as_deref().unwrap_or(&publish.properties);
-        Message::new(
-            &publish.exchange,
-            &publish.routing_key,
-            properties,
-            publish.body.clone(),
-            self.settings.chunk_bytes,
-        )
+    /// The message as queues hold it.
+    pub(super) fn message_of(&self, publish: &PublishRef<'_>, route: &Route) -> Message {
+        let properties = route.stripped.as_deref().unwrap_or(publish.properties);
+        publish.message_with(properties, self.settings.chunk_bytes)
     }
 
     fn confirm(
@@ -206,7 +198,7 @@ impl Shard {
         } else {
             self.counters.nacked += 1;
         }
-        turn.send(key, after, Output::Confirm { sequence, accepted });
+        turn.effects.confirm(key, after, sequence, accepted);
     }
 
     /// Asks every target whether it takes the message. Nothing is applied yet.
@@ -388,8 +380,8 @@ impl Shard {
         let Some(queue) = self.queues.get(&id).filter(|q| q.index.ready_count() == 0) else {
             return 0;
         };
-        let room = |consumer| {
-            let consumer = self.consumers.get(consumer)?;
+        let room = |taker: &Taker| {
+            let consumer = self.consumers.at(taker.place, taker.consumer)?;
             if !self.can_take(consumer) {
                 return Some(0);
             }
@@ -410,13 +402,6 @@ impl Shard {
             .filter_map(room)
             .fold(0, u64::saturating_add)
     }
-}
-
-fn is_atomic(arguments: &menzil_model::Table) -> bool {
-    matches!(
-        arguments.find(b"atomic-routing"),
-        Some(menzil_model::Value::Bool(true))
-    )
 }
 
 /// Writes the chunks of a large body that `references` entries will need, and tells where they

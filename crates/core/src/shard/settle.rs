@@ -9,6 +9,7 @@ use crate::command::ChannelKey;
 use crate::deliveries::Delivery;
 use crate::effect::Reply;
 use crate::refusal::Refusal;
+use crate::slots::Place;
 use crate::turn::Turn;
 
 impl Shard {
@@ -46,14 +47,17 @@ impl Shard {
         multiple: bool,
         verdict: Verdict,
     ) -> Result<(), Refusal> {
-        let Some(channel) = self.channels.get_mut(&key) else {
+        let Some(place) = self.channel_place(key) else {
+            return Ok(());
+        };
+        let Some(channel) = self.channels.at_mut(place, key) else {
             return Ok(());
         };
         let unknown = Refusal::UnknownDeliveryTag(tag);
         if !multiple {
             let delivery = channel.deliveries.take(tag).ok_or(unknown)?;
             return {
-                self.settle_or_hold(turn, key, &delivery, verdict);
+                self.settle_or_hold(turn, (key, place), &delivery, verdict);
                 Ok(())
             };
         }
@@ -65,7 +69,7 @@ impl Shard {
             return Err(unknown);
         };
         for delivery in &deliveries {
-            self.settle_or_hold(turn, key, delivery, verdict);
+            self.settle_or_hold(turn, (key, place), delivery, verdict);
         }
         Ok(())
     }
@@ -74,11 +78,11 @@ impl Shard {
     fn settle_or_hold(
         &mut self,
         turn: &mut Turn<'_>,
-        key: ChannelKey,
+        (key, place): (ChannelKey, Place),
         delivery: &Delivery,
         verdict: Verdict,
     ) {
-        let Some(channel) = self.channels.get_mut(&key) else {
+        let Some(channel) = self.channels.at_mut(place, key) else {
             return;
         };
         if let Mode::Transaction(transaction) = &mut channel.mode {
@@ -94,31 +98,25 @@ impl Shard {
 
     /// The delivery no longer counts against prefetch.
     pub(super) fn give_back_room(&mut self, key: ChannelKey, delivery: &Delivery) {
-        let Some(consumer) = delivery.consumer else {
+        let Some(taker) = delivery.consumer else {
             return;
         };
-        let Some(channel) = self.channels.get_mut(&key) else {
+        let Some(channel) = self.channel_mut(key) else {
             return;
         };
         channel.consumed_unsettled -= 1;
         if channel.prefetch_channel != 0 {
-            let others: Vec<_> = channel.consumers.values().copied().collect();
-            for other in others {
-                if let Some(queue) = self.consumers.get(&other).map(|consumer| consumer.queue) {
-                    self.touch(queue);
-                }
-            }
+            self.touch_queues_of(key);
         }
-        if let Some(consumer) = self.consumers.get_mut(&consumer) {
+        if let Some(consumer) = self.consumers.at_mut(taker.place, taker.consumer) {
             consumer.unsettled -= 1;
-            let queue = consumer.queue;
-            self.touch(queue);
+            self.touch_at(delivery.queue, delivery.queue_place);
         }
     }
 
     /// Does to the entry what the verdict says.
     pub(super) fn carry_out(&mut self, turn: &mut Turn<'_>, delivery: &Delivery, verdict: Verdict) {
-        let Some(queue) = self.queues.get_mut(&delivery.queue) else {
+        let Some(queue) = self.queues.at_mut(delivery.queue_place, delivery.queue) else {
             return;
         };
         let durable = queue.index.is_durable(delivery.sequence);
@@ -155,7 +153,7 @@ impl Shard {
         if !requeue {
             return Err(Refusal::RecoverWithoutRequeue);
         }
-        let Some(channel) = self.channels.get_mut(&key) else {
+        let Some(channel) = self.channel_mut(key) else {
             return Ok(());
         };
         for delivery in channel.deliveries.take_all() {

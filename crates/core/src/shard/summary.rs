@@ -133,13 +133,13 @@ impl Shard {
 
     fn check_consumers(&self) {
         let mut by_queue: Map<_, u64> = Map::default();
-        for (id, consumer) in &self.consumers {
+        for (id, consumer) in self.consumers.iter() {
             let channel = self.channels.get(&consumer.channel);
             let listed = channel.and_then(|channel| channel.consumers.get(&consumer.tag));
             assert_eq!(listed, Some(id), "a consumer is on no channel");
             *by_queue.entry(consumer.queue).or_default() += 1;
         }
-        for (id, queue) in &self.queues {
+        for (id, queue) in self.queues.iter() {
             let expected = by_queue.get(id).copied().unwrap_or_default();
             assert_eq!(
                 queue.consumers.len() as u64,
@@ -155,7 +155,7 @@ impl Shard {
                 && queue
                     .consumers
                     .iter()
-                    .filter_map(|consumer| self.consumers.get(consumer))
+                    .filter_map(|taker| self.consumers.get(&taker.consumer))
                     .any(|consumer| self.can_take(consumer));
             assert!(
                 !stuck,

@@ -53,6 +53,8 @@ pub struct Topology {
     binding_numbers: Map<Binding, usize>,
     /// Of all bindings' arguments.
     arguments_bytes: u64,
+    /// Changes that may have changed a way.
+    generation: u64,
 }
 
 /// A binding and where it stands.
@@ -69,6 +71,13 @@ struct Record {
     incoming: usize,
     /// Place in the source's index, while the binding acts.
     index: Option<usize>,
+}
+
+impl Topology {
+    /// Grows with every change: while it stays, so does every way of a message.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
 }
 
 /// Exchanges.
@@ -141,6 +150,7 @@ impl Topology {
         if self.binding_numbers.contains_key(&binding) {
             return false;
         }
+        self.generation += 1;
         self.arguments_bytes += binding.arguments.as_bytes().len() as u64;
         let source = self.number_of(Destination::Exchange(binding.source));
         let target = self.number_of(binding.destination);
@@ -256,6 +266,7 @@ impl Topology {
         let Some(record) = self.bindings.remove(number) else {
             return;
         };
+        self.generation += 1;
         self.binding_numbers.remove(&record.binding);
         self.arguments_bytes -= record.binding.arguments.as_bytes().len() as u64;
         if let Some(point) = self.points.get_mut(record.source) {
@@ -306,6 +317,7 @@ impl Topology {
             return false;
         }
         point.role = role;
+        self.generation += 1;
         for binding in self.bindings_at(number) {
             self.activate(binding);
         }
@@ -335,6 +347,7 @@ impl Topology {
             Role::Queue(name) => (&mut self.queue_names, name),
             Role::Exchange(exchange) => (&mut self.exchange_names, exchange.definition.name),
         };
+        self.generation += 1;
         // A younger one may have taken the name.
         if names.get(&name) == Some(&number) {
             names.remove(&name);

@@ -1,16 +1,17 @@
 //! The sending side of a connection: what every thread that has something for it may use.
 //!
 //! Anybody may hand effects to a link and flush it; its own task is woken only when the socket
-//! takes no more. Lock order: shard, then outbound, then the shard's list of those that wait.
+//! takes no more. Lock order: shard or what
+//! is being sent, then outbound, then the shard's list of those that wait.
 //! Nothing here is held across an await.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use menzil_amqp::Outbound;
+use menzil_amqp::{Outbound, Sending};
 use menzil_model::{ChannelId, ConnectionId};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 
@@ -23,7 +24,9 @@ pub(crate) struct Link {
     pub(crate) id: ConnectionId,
     pub(crate) peer: SocketAddr,
     socket: OwnedWriteHalf,
-    outbound: Mutex<Outbound>,
+    outbound: Arc<Mutex<Outbound>>,
+    /// What is on its way into the socket, for whom the turnstile let in.
+    sending: Mutex<Sending>,
     turnstile: Turnstile,
     /// Somebody who handed it something will flush it.
     touched: AtomicBool,
@@ -53,6 +56,9 @@ pub(crate) struct Link {
     pub(crate) bytes_out: AtomicU64,
 }
 
+/// An outbound, locked.
+pub(crate) type OutboundGuard = ArcMutexGuard<RawMutex, Outbound>;
+
 /// What ended, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Refused {
@@ -73,7 +79,8 @@ impl Link {
             id,
             peer,
             socket,
-            outbound: Mutex::new(outbound),
+            outbound: Arc::new(Mutex::new(outbound)),
+            sending: Mutex::default(),
             turnstile: Turnstile::default(),
             touched: AtomicBool::new(false),
             waits: AtomicBool::new(false),
@@ -95,6 +102,11 @@ impl Link {
 
     pub(crate) fn outbound(&self) -> MutexGuard<'_, Outbound> {
         self.outbound.lock()
+    }
+
+    /// As [`Link::outbound`], to be kept.
+    pub(crate) fn outbound_kept(&self) -> OutboundGuard {
+        self.outbound.lock_arc()
     }
 
     pub(crate) fn socket(&self) -> &OwnedWriteHalf {
@@ -157,19 +169,37 @@ impl Link {
         self.waits.store(false, Ordering::Release);
     }
 
+    /// Sends until nothing is left or the socket takes no more. The outbound is held only to
+    /// take bytes over from it: whoever has something for the connection never waits for a write.
     fn pump(self: &Arc<Self>, node: &Node) {
-        let mut outbound = self.outbound.lock();
-        match self.shard() {
-            Some(shard) => self.release(shard, &mut outbound),
-            None => outbound.flush(),
-        }
-        let mut more = true;
-        while more {
-            more = !self.broken.load(Ordering::Acquire) && self.write(node, &mut outbound);
-        }
-        let pending = outbound.pending_bytes() as u64;
-        let failed = outbound.failure().is_some();
-        drop(outbound);
+        let mut sending = self.sending.lock();
+        let mut has_sent = false;
+        let (pending, failed) = loop {
+            let mut outbound = self.outbound.lock();
+            match self.shard() {
+                Some(shard) => self.release(shard, &mut outbound),
+                None => outbound.flush(),
+            }
+            if has_sent {
+                outbound.has_sent(node.clock.now_ms());
+            }
+            self.drained
+                .fetch_add(outbound.take_credit(), Ordering::AcqRel);
+            outbound.hand_over(&mut sending);
+            let waits = outbound.pending_bytes() + sending.pending_bytes();
+            let failed = outbound.failure().is_some();
+            drop(outbound);
+            let unsent = sending.pending_bytes();
+            if !self.broken.load(Ordering::Acquire) {
+                self.write(&mut sending);
+            }
+            let sent = unsent - sending.pending_bytes();
+            has_sent = sent > 0;
+            if !has_sent {
+                break (waits as u64, failed);
+            }
+        };
+        drop(sending);
         let before = self.pending_bytes.swap(pending, Ordering::AcqRel);
         let most = node.outbox_bytes_max();
         if failed || before > most && pending <= most {
@@ -197,32 +227,43 @@ impl Link {
         }
     }
 
-    /// One write; false where there is nothing to write or the socket takes no more.
-    fn write(&self, node: &Node, outbound: &mut Outbound) -> bool {
-        let mut slices = Vec::new();
-        outbound.transmit(&mut slices);
-        if slices.is_empty() {
-            return false;
-        }
-        let written = self.socket.try_write_vectored(&slices);
-        drop(slices);
-        match written {
-            Ok(count) => {
-                let drained = outbound.advance(node.clock.now_ms(), count);
-                self.drained.fetch_add(drained, Ordering::AcqRel);
-                self.bytes_out.fetch_add(count as u64, Ordering::Relaxed);
-                true
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                self.leave_to_own_task();
-                false
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => true,
-            Err(_) => {
-                self.broken.store(true, Ordering::Release);
-                self.wake.notify_one();
-                false
+    /// Writes as much as the socket takes.
+    fn write(&self, sending: &mut Sending) {
+        while sending.pending_bytes() > 0 {
+            let mut slices = Vec::with_capacity(SLICES);
+            sending.transmit(&mut slices);
+            let written = self.socket.try_write_vectored(&slices);
+            drop(slices);
+            match written {
+                Ok(count) => {
+                    let drained = sending.advance(count);
+                    self.drained.fetch_add(drained, Ordering::AcqRel);
+                    self.bytes_out.fetch_add(count as u64, Ordering::Relaxed);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.leave_to_own_task();
+                    return;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.broken.store(true, Ordering::Release);
+                    self.wake.notify_one();
+                    return;
+                }
             }
         }
     }
+
+    /// Sends a heartbeat where one is due; an idle connection keeps no buffers.
+    pub(crate) fn heartbeat(&self, now_ms: u64) {
+        self.outbound.lock().heartbeat(now_ms);
+        if let Some(mut sending) = self.sending.try_lock()
+            && sending.pending_bytes() == 0
+        {
+            sending.shrink();
+        }
+    }
 }
+
+/// Small batches lie in one piece.
+const SLICES: usize = 4;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use menzil_core::{Command, Effect, Frozen, Output, QueueSummary, Reply, Shard, Summary};
+use menzil_core::{ChannelKey, Command, Frozen, PublishRef, QueueSummary, Shard, Summary};
 use menzil_journal::{Freeze, Marks};
-use menzil_model::{ChannelId, ConnectionId, Map, Name, ShardId};
+use menzil_model::{ConnectionId, DeliveryTag, Map, Name, ShardId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::link::{Link, Refused};
+use super::link::{Link, OutboundGuard};
+use super::outlet::{Open, Outlet};
 use super::{Node, ShardLog, stop_node};
 
 /// A virtual host's state and who waits for it.
@@ -30,7 +31,6 @@ struct State {
     links: Map<ConnectionId, Arc<Link>>,
     /// Links of connections that are not read while a `basic.get` waits for the journal.
     parked: Vec<Arc<Link>>,
-    effects: Vec<Effect>,
     /// The deadline that the timer knows.
     armed: u64,
 }
@@ -45,7 +45,6 @@ impl ShardDriver {
                 shard,
                 links: Map::default(),
                 parked: Vec::new(),
-                effects: Vec::new(),
                 armed: u64::MAX,
             }),
             waiting: Mutex::default(),
@@ -62,6 +61,7 @@ impl ShardDriver {
             now_ms: node.clock.now_ms(),
             state,
             log: ShardLog::new(&node.journal, self.id),
+            open: Open::default(),
         }
     }
 
@@ -100,13 +100,14 @@ pub(crate) struct Batch<'a> {
     driver: &'a ShardDriver,
     now_ms: u64,
     log: ShardLog<'a>,
+    open: Open,
     state: MutexGuard<'a, State>,
 }
 
 /// Links that were handed something and are to be flushed.
 pub(crate) type Touched = Vec<Arc<Link>>;
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
     pub(crate) fn enter(&mut self, link: &Arc<Link>) {
         self.state.links.insert(link.id, Arc::clone(link));
     }
@@ -126,18 +127,66 @@ impl Batch<'_> {
 
     /// Decides one command and hands out its effects.
     pub(crate) fn execute(&mut self, command: Command, touched: &mut Touched) {
-        let State { shard, effects, .. } = &mut *self.state;
-        shard.execute(self.now_ms, command, &mut self.log, effects);
-        self.hand_out(touched);
+        let (shard, mut outlet, log) = self.parts(touched);
+        shard.execute(outlet.now_ms, command, log, &mut outlet);
+    }
+
+    /// As [`Batch::execute`], for a message that lies in the read buffer.
+    pub(crate) fn publish(
+        &mut self,
+        channel: ChannelKey,
+        publish: &PublishRef<'_>,
+        touched: &mut Touched,
+    ) {
+        let (shard, mut outlet, log) = self.parts(touched);
+        shard.publish_in_place(outlet.now_ms, channel, publish, log, &mut outlet);
+    }
+
+    /// As [`Batch::execute`] of an acknowledgement.
+    pub(crate) fn acknowledge(
+        &mut self,
+        channel: ChannelKey,
+        delivery_tag: DeliveryTag,
+        multiple: bool,
+        touched: &mut Touched,
+    ) {
+        let (shard, mut outlet, log) = self.parts(touched);
+        let now_ms = outlet.now_ms;
+        shard.acknowledge_in_place(now_ms, channel, delivery_tag, multiple, log, &mut outlet);
     }
 
     /// Does what is due.
     pub(crate) fn expire(&mut self, touched: &mut Touched) {
-        let State { shard, effects, .. } = &mut *self.state;
-        shard.expire(self.now_ms, &mut self.log, effects);
-        self.hand_out(touched);
+        let (shard, mut outlet, log) = self.parts(touched);
+        shard.expire(outlet.now_ms, log, &mut outlet);
         // The timer that called sleeps until this one.
         self.state.armed = self.deadline();
+    }
+
+    fn parts<'b>(
+        &'b mut self,
+        touched: &'b mut Touched,
+    ) -> (&'b mut Shard, Outlet<'b>, &'b mut ShardLog<'a>) {
+        let State { shard, links, .. } = &mut *self.state;
+        let outlet = Outlet {
+            now_ms: self.now_ms,
+            node: self.node,
+            driver: self.driver,
+            links,
+            open: &mut self.open,
+            touched,
+        };
+        (shard, outlet, &mut self.log)
+    }
+
+    /// The sending side of a connection, held until the batch ends as those of the others that
+    /// it has something for: who works in a batch must not take it otherwise.
+    pub(crate) fn outbound(
+        &mut self,
+        link: &Arc<Link>,
+        touched: &mut Touched,
+    ) -> Option<&mut OutboundGuard> {
+        self.open.outbound(link, touched)
     }
 
     /// Entries lost so far because their record could not be read.
@@ -170,46 +219,6 @@ impl Batch<'_> {
             stays
         });
     }
-
-    fn hand_out(&mut self, touched: &mut Touched) {
-        let State { links, effects, .. } = &mut *self.state;
-        for effect in effects.drain(..) {
-            let to = match &effect {
-                Effect::Channel { to, .. } => to.connection,
-                Effect::Connection { to, .. } => *to,
-                Effect::Fetch { .. } => {
-                    self.node.fetches.push(self.driver.id, effect);
-                    continue;
-                }
-            };
-            // Effects for a connection that is gone have nobody to reach.
-            let Some(link) = links.get(&to) else { continue };
-            if let Effect::Channel { to, output, .. } = &effect
-                && let Some(ended) = ended_by(to.channel, output)
-            {
-                link.refused(ended);
-            }
-            link.outbound().handle(effect);
-            if link.touch() {
-                touched.push(Arc::clone(link));
-            }
-        }
-    }
-}
-
-/// What the receiving side is to know of an output before its next input.
-fn ended_by(channel: ChannelId, output: &Output) -> Option<Refused> {
-    if let Output::Reply(Reply::ChannelClosed) = output {
-        return Some(Refused::ClosedByClient(channel));
-    }
-    let Output::Refused { refusal, .. } = output else {
-        return None;
-    };
-    Some(if refusal.is_hard() {
-        Refused::Connection
-    } else {
-        Refused::Channel(channel)
-    })
 }
 
 impl Drop for Batch<'_> {
@@ -218,6 +227,7 @@ impl Drop for Batch<'_> {
             // The state may be half changed, and the journal must not hear more of it.
             stop_node("a shard failed in the middle of a command: this is a bug, please report it");
         }
+        self.open.close();
         self.state.shard.finish(&mut self.log);
         if !self.state.parked.is_empty() {
             self.unpark();

@@ -1,0 +1,386 @@
+//! What a message costs between two sockets, alone in memory: parse, decide, encode. Count the
+//! instructions with `valgrind --tool=callgrind`, or take the time:
+//! `cargo run --release -p menzil-amqp --example path [case] [messages] [body bytes]`
+//! where the case is `transient`, `manual`, `confirm` or `fanout`.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a measurement needs a clock"
+)]
+
+use std::io::{IoSlice, Write as _};
+use std::sync::Arc;
+use std::time::Instant;
+
+use menzil_amqp::frame::{BODY, HEADER, METHOD, write_frame};
+use menzil_amqp::methods::{
+    BasicAck, BasicConsume, BasicPublish, BasicQos, ChannelOpen, ConfirmSelect, ConnectionOpen,
+    ConnectionStartOk, ConnectionTuneOk, ExchangeDeclare, Method, QueueBind, QueueDeclare,
+};
+use menzil_amqp::{Action, Inbound, Outbound, PROTOCOL_HEADER, SessionConfig, Sink};
+use menzil_core::{
+    ChannelKey, Command, Delivering, Effect, Effects, Log, PublishRef, Shard, ShardSettings,
+};
+use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Name};
+
+const READ_BYTES: usize = 64 << 10;
+const PREFETCH: u16 = 200;
+
+fn main() -> std::io::Result<()> {
+    let mut words = std::env::args().skip(1);
+    let case = words.next().unwrap_or_else(|| "transient".to_owned());
+    let mut numbers = words.filter_map(|word| word.parse().ok());
+    let count: usize = numbers.next().unwrap_or(1_000_000);
+    let body_bytes: usize = numbers.next().unwrap_or(100);
+    let queues = if case == "fanout" { 10 } else { 1 };
+    let consumers = if case == "confirm" { 0 } else { queues };
+    let mut broker = Broker::new(1 + consumers);
+    broker.set_up(&case, queues);
+    let one = publish(&case, body_bytes);
+    let batch = one.repeat((READ_BYTES / one.len()).clamp(1, count));
+    let in_batch = batch.len() / one.len();
+    let start = Instant::now();
+    let (mut done, mut acked) = (0, 0);
+    let mut acks = Vec::new();
+    while done < count {
+        broker.receive(0, &batch);
+        done += in_batch;
+        if case == "manual" {
+            while acked < done {
+                acks.clear();
+                for _ in 0..usize::from(PREFETCH).min(done - acked) {
+                    acked += 1;
+                    ack(acked as u64, &mut acks);
+                }
+                broker.receive(1, &acks);
+            }
+        }
+    }
+    let each = nanoseconds_each(start, done);
+    let sent: u64 = broker.sent.iter().sum();
+    writeln!(
+        std::io::stdout(),
+        "{case}: {each:.1} ns a message, {} bytes sent each",
+        sent / done as u64
+    )
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rounded figure for people")]
+fn nanoseconds_each(start: Instant, count: usize) -> f64 {
+    start.elapsed().as_nanos() as f64 / count as f64
+}
+
+/// A shard and the sessions of its connections, the first of which publishes.
+struct Broker {
+    shard: Shard,
+    inbounds: Vec<Inbound>,
+    outbounds: Vec<Outbound>,
+    log: Journal,
+    sent: Vec<u64>,
+}
+
+/// Takes facts as the journal does, and forgets them.
+#[derive(Default)]
+struct Journal {
+    pending: Vec<u8>,
+    index: u64,
+}
+
+impl Log for Journal {
+    fn append(&mut self, fact: &Fact, _references: u32) -> u64 {
+        if self.pending.len() > 4 * READ_BYTES {
+            self.pending.clear();
+        }
+        fact.encode(&mut self.pending);
+        self.index += 1;
+        self.index
+    }
+
+    fn append_lazy(&mut self, fact: &Fact) -> u64 {
+        self.append(fact, 0)
+    }
+
+    fn release(&mut self, _index: u64, _count: u32) {}
+
+    fn has_room(&self, _bytes: u64) -> bool {
+        true
+    }
+}
+
+/// Carries out what one connection asks for.
+struct Executor<'a> {
+    shard: &'a mut Shard,
+    log: &'a mut Journal,
+    outlet: Outlet<'a>,
+    connection: usize,
+}
+
+struct Outlet<'a>(&'a mut [Outbound]);
+
+impl Outlet<'_> {
+    fn of(&mut self, connection: ConnectionId) -> Option<&mut Outbound> {
+        self.0.get_mut(usize::try_from(connection.0).ok()?)
+    }
+}
+
+impl Effects for Outlet<'_> {
+    fn effect(&mut self, effect: Effect) {
+        if let Effect::Channel { to, .. } = &effect
+            && let Some(outbound) = self.of(to.connection)
+        {
+            outbound.handle(effect);
+        }
+    }
+
+    fn deliver(&mut self, delivery: &Delivering<'_>) {
+        if let Some(outbound) = self.of(delivery.to.connection) {
+            outbound.deliver(delivery);
+        }
+    }
+
+    fn confirm(&mut self, to: ChannelKey, after: u64, sequence: u64, accepted: bool) {
+        if let Some(outbound) = self.of(to.connection) {
+            outbound.confirm(to.channel, after, sequence, accepted);
+        }
+    }
+}
+
+impl Sink for Executor<'_> {
+    fn action(&mut self, action: Action) {
+        match action {
+            Action::Command(command) => {
+                self.shard.execute(0, command, self.log, &mut self.outlet);
+            }
+            Action::Send(outgoing) => {
+                if let Some(outbound) = self.outlet.0.get_mut(self.connection) {
+                    outbound.send(outgoing);
+                }
+            }
+            Action::Authenticate { .. } | Action::Open { .. } | Action::Close { .. } => {}
+        }
+    }
+
+    fn publish(&mut self, channel: ChannelKey, publish: &PublishRef<'_>) {
+        self.shard
+            .publish_in_place(0, channel, publish, self.log, &mut self.outlet);
+    }
+
+    fn acknowledge(&mut self, channel: ChannelKey, delivery_tag: DeliveryTag, multiple: bool) {
+        let (log, outlet) = (&mut *self.log, &mut self.outlet);
+        self.shard
+            .acknowledge_in_place(0, channel, delivery_tag, multiple, log, outlet);
+    }
+}
+
+impl Broker {
+    fn new(connections: usize) -> Self {
+        let mut shard = Shard::new(ShardSettings::default());
+        let mut log = Journal::default();
+        shard.start(0, &Name::from("/"), &mut log);
+        let config = Arc::new(SessionConfig::default());
+        let ids = (0..connections as u64).map(ConnectionId);
+        Self {
+            shard,
+            inbounds: ids
+                .map(|id| Inbound::new(Arc::clone(&config), id, 0))
+                .collect(),
+            outbounds: (0..connections).map(|_| Outbound::new(0)).collect(),
+            log,
+            sent: vec![0; connections],
+        }
+    }
+
+    /// One read and what follows from it.
+    fn receive(&mut self, connection: usize, bytes: &[u8]) {
+        self.work(connection, |inbound, executor| {
+            inbound.receive(0, bytes, &mut || 0, executor);
+        });
+        self.shard.finish(&mut self.log);
+        for round in 0..self.outbounds.len() {
+            self.flush(round);
+        }
+    }
+
+    fn work(&mut self, connection: usize, work: impl FnOnce(&mut Inbound, &mut dyn Sink)) {
+        let mut executor = Executor {
+            shard: &mut self.shard,
+            log: &mut self.log,
+            outlet: Outlet(&mut self.outbounds),
+            connection,
+        };
+        if let Some(inbound) = self.inbounds.get_mut(connection) {
+            work(inbound, &mut executor);
+        }
+    }
+
+    /// Sends everything to nowhere, and gives the credit of it back.
+    fn flush(&mut self, connection: usize) {
+        let (Some(outbound), Some(sent)) = (
+            self.outbounds.get_mut(connection),
+            self.sent.get_mut(connection),
+        ) else {
+            return;
+        };
+        outbound.committed(self.log.index);
+        outbound.flush();
+        let mut bytes = 0;
+        while outbound.pending_bytes() > 0 {
+            let mut slices: Vec<IoSlice<'_>> = Vec::new();
+            outbound.transmit(&mut slices);
+            let count = slices.iter().map(|slice| slice.len()).sum();
+            *sent += count as u64;
+            bytes += outbound.advance(0, count);
+        }
+        if bytes > 0 {
+            let connection = ConnectionId(connection as u64);
+            let command = Command::Drained { connection, bytes };
+            let outlet = &mut Outlet(&mut self.outbounds);
+            self.shard.execute(0, command, &mut self.log, outlet);
+        }
+    }
+
+    fn set_up(&mut self, case: &str, queues: usize) {
+        for connection in 0..self.inbounds.len() {
+            self.receive(connection, &handshake());
+            self.work(connection, |inbound, sink| {
+                inbound.authenticated(0, Ok(Name::from("guest")), sink);
+                inbound.receive(0, &[], &mut || 0, sink);
+                inbound.opened(0, Ok(()), sink);
+                inbound.receive(0, &[], &mut || 0, sink);
+            });
+            let mut bytes = Vec::new();
+            let open = ChannelOpen { out_of_band: b"" };
+            method(&mut bytes, 1, Method::ChannelOpen(open));
+            self.receive(connection, &bytes);
+        }
+        let mut bytes = Vec::new();
+        declare(queues, &mut bytes);
+        if case == "confirm" {
+            let select = ConfirmSelect { nowait: false };
+            method(&mut bytes, 1, Method::ConfirmSelect(select));
+        }
+        self.receive(0, &bytes);
+        for connection in 1..self.inbounds.len() {
+            let mut bytes = Vec::new();
+            let queue = format!("queue-{}", connection - 1);
+            consume(queue.as_bytes(), case != "manual", &mut bytes);
+            self.receive(connection, &bytes);
+        }
+    }
+}
+
+fn handshake() -> Vec<u8> {
+    let mut bytes = PROTOCOL_HEADER.to_vec();
+    let start = ConnectionStartOk {
+        client_properties: b"",
+        mechanism: b"PLAIN",
+        response: b"\0guest\0guest",
+        locale: b"en_US",
+    };
+    method(&mut bytes, 0, Method::ConnectionStartOk(start));
+    let tune = ConnectionTuneOk {
+        channel_max: 2047,
+        frame_max: 131_072,
+        heartbeat: 60,
+    };
+    method(&mut bytes, 0, Method::ConnectionTuneOk(tune));
+    let open = ConnectionOpen {
+        virtual_host: b"/",
+        capabilities: b"",
+        insist: false,
+    };
+    method(&mut bytes, 0, Method::ConnectionOpen(open));
+    bytes
+}
+
+fn declare(queues: usize, bytes: &mut Vec<u8>) {
+    let exchange = ExchangeDeclare {
+        ticket: 0,
+        exchange: b"fan",
+        kind: b"fanout",
+        passive: false,
+        durable: false,
+        auto_delete: false,
+        internal: false,
+        nowait: true,
+        arguments: b"",
+    };
+    method(bytes, 1, Method::ExchangeDeclare(exchange));
+    for queue in 0..queues {
+        let queue = format!("queue-{queue}");
+        let declare = QueueDeclare {
+            ticket: 0,
+            queue: queue.as_bytes(),
+            passive: false,
+            durable: true,
+            exclusive: false,
+            auto_delete: false,
+            nowait: true,
+            arguments: b"",
+        };
+        method(bytes, 1, Method::QueueDeclare(declare));
+        let bind = QueueBind {
+            ticket: 0,
+            queue: queue.as_bytes(),
+            exchange: b"fan",
+            routing_key: b"",
+            nowait: true,
+            arguments: b"",
+        };
+        method(bytes, 1, Method::QueueBind(bind));
+    }
+}
+
+fn consume(queue: &[u8], no_ack: bool, bytes: &mut Vec<u8>) {
+    let qos = BasicQos {
+        prefetch_size: 0,
+        prefetch_count: if no_ack { 0 } else { PREFETCH },
+        global: false,
+    };
+    method(bytes, 1, Method::BasicQos(qos));
+    let consume = BasicConsume {
+        ticket: 0,
+        queue,
+        consumer_tag: b"consumer",
+        no_local: false,
+        no_ack,
+        exclusive: false,
+        nowait: true,
+        arguments: b"",
+    };
+    method(bytes, 1, Method::BasicConsume(consume));
+}
+
+fn publish(case: &str, body_bytes: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let publish = BasicPublish {
+        ticket: 0,
+        exchange: if case == "fanout" { b"fan" } else { b"" },
+        routing_key: b"queue-0",
+        mandatory: false,
+        immediate: false,
+    };
+    method(&mut bytes, 1, Method::BasicPublish(publish));
+    let mode = if case == "confirm" { 2 } else { 1 };
+    write_frame(&mut bytes, HEADER, 1, |out| {
+        out.extend([0, 60, 0, 0]);
+        out.extend((body_bytes as u64).to_be_bytes());
+        out.extend([0x10, 0, mode]);
+    });
+    write_frame(&mut bytes, BODY, 1, |out| out.extend(vec![7; body_bytes]));
+    bytes
+}
+
+fn ack(delivery_tag: u64, bytes: &mut Vec<u8>) {
+    let ack = BasicAck {
+        delivery_tag,
+        multiple: false,
+    };
+    method(bytes, 1, Method::BasicAck(ack));
+}
+
+fn method(out: &mut Vec<u8>, channel: u16, method: Method<'_>) {
+    debug_assert!(channel == 0 || ChannelId::new(channel).is_some());
+    write_frame(out, METHOD, channel, |out| method.write(out));
+}

@@ -1,0 +1,125 @@
+//! The usual: a publish whose frames lie whole in the input, and an acknowledgement.
+//!
+//! Both are looked at where they lie. Whatever is unusual in any way, an error first of all, is
+//! left to the frame by frame way, so that nothing is decided twice.
+
+use menzil_core::{Body, PublishRef};
+use menzil_model::wire::Reader;
+use menzil_model::{ChannelId, DeliveryTag};
+
+use super::channel::{BODY_BYTES_CAP, Slot};
+use super::{Inbound, Phase};
+use crate::action::Sink;
+use crate::frame::{BODY, FRAME_END, FRAME_HEADER_BYTES, HEADER, METHOD};
+
+impl Inbound {
+    /// Handles one of the usual units at the start of the input and returns its length.
+    #[inline]
+    pub(super) fn quick(&mut self, input: &[u8], out: &mut dyn Sink) -> Option<usize> {
+        if !matches!(self.phase, Phase::Running) {
+            return None;
+        }
+        // type, channel, size, class, method
+        let start: &[u8; METHOD_START_BYTES] = input.first_chunk()?;
+        match start {
+            [METHOD, .., 0, 60, 0, 40] => self.quick_publish(input, out),
+            [METHOD, .., 0, 60, 0, 80] => self.quick_ack(input, out),
+            _ => None,
+        }
+    }
+
+    fn quick_publish(&mut self, input: &[u8], out: &mut dyn Sink) -> Option<usize> {
+        let mut reader = Reader::new(input);
+        let (channel, method) = frame(&mut reader, METHOD, self.frame_bytes_max)?;
+        let (exchange, routing_key, mandatory) = publish_fields(method)?;
+        let (header_channel, header) = frame(&mut reader, HEADER, self.frame_bytes_max)?;
+        let (body_bytes, properties) = content_header(header)?;
+        let most = self.config.message_bytes_max.min(BODY_BYTES_CAP);
+        if header_channel != channel
+            || body_bytes > most
+            || body_bytes > self.config.chunk_bytes as u64
+        {
+            return None;
+        }
+        let body = if body_bytes == 0 {
+            &[]
+        } else {
+            let (body_channel, body) = frame(&mut reader, BODY, self.frame_bytes_max)?;
+            if body_channel != channel || body.len() as u64 != body_bytes {
+                return None;
+            }
+            body
+        };
+        let channel = ChannelId::new(channel)?;
+        let takes = match self.channels.get_mut(channel)? {
+            Slot::Open(open) => open.is_idle() && open.takes(properties),
+            Slot::Leaving | Slot::Closing => false,
+        };
+        if !takes {
+            return None;
+        }
+        let publish = PublishRef {
+            exchange,
+            routing_key,
+            mandatory,
+            properties,
+            body: Body::Whole(body),
+        };
+        out.publish(self.key(channel), &publish);
+        Some(input.len() - reader.rest().len())
+    }
+
+    fn quick_ack(&mut self, input: &[u8], out: &mut dyn Sink) -> Option<usize> {
+        let mut reader = Reader::new(input);
+        let (channel, method) = frame(&mut reader, METHOD, self.frame_bytes_max)?;
+        let mut fields = Reader::new(method.get(METHOD_ID_BYTES..)?);
+        let delivery_tag = DeliveryTag(fields.u64().ok()?);
+        let bits = fields.u8().ok()?;
+        if bits > 1 || !fields.is_empty() {
+            return None;
+        }
+        let channel = ChannelId::new(channel)?;
+        match self.channels.get(channel)? {
+            Slot::Open(open) if open.is_idle() => {}
+            Slot::Open(_) | Slot::Leaving | Slot::Closing => return None,
+        }
+        out.acknowledge(self.key(channel), delivery_tag, bits == 1);
+        Some(input.len() - reader.rest().len())
+    }
+}
+
+/// The next frame, if it is whole and of that type: its channel and its payload.
+#[inline]
+fn frame<'a>(reader: &mut Reader<'a>, kind: u8, bytes_max: u32) -> Option<(u16, &'a [u8])> {
+    let start: &[u8; FRAME_HEADER_BYTES] =
+        reader.bytes(FRAME_HEADER_BYTES).ok()?.try_into().ok()?;
+    let [found, c0, c1, s0, s1, s2, s3] = *start;
+    let size = u32::from_be_bytes([s0, s1, s2, s3]);
+    if found != kind || size > bytes_max {
+        return None;
+    }
+    let (end, payload) = reader.bytes(size as usize + 1).ok()?.split_last()?;
+    (*end == FRAME_END).then_some((u16::from_be_bytes([c0, c1]), payload))
+}
+
+/// Exchange, routing key and `mandatory`.
+#[inline]
+fn publish_fields(method: &[u8]) -> Option<(&[u8], &[u8], bool)> {
+    let mut fields = Reader::new(method.get(METHOD_ID_BYTES + TICKET_BYTES..)?);
+    let exchange = fields.short_string().ok()?;
+    let routing_key = fields.short_string().ok()?;
+    let bits = fields.u8().ok()?;
+    (bits <= 1 && fields.is_empty()).then_some((exchange, routing_key, bits == 1))
+}
+
+/// Size of the body, and the properties.
+#[inline]
+fn content_header(header: &[u8]) -> Option<(u64, &[u8])> {
+    // class 60, weight 0
+    let mut fields = Reader::new(header.strip_prefix(&[0, 60, 0, 0])?);
+    Some((fields.u64().ok()?, fields.rest()))
+}
+
+const METHOD_ID_BYTES: usize = 4;
+const TICKET_BYTES: usize = 2;
+const METHOD_START_BYTES: usize = FRAME_HEADER_BYTES + METHOD_ID_BYTES;

@@ -1,0 +1,122 @@
+//! Where a publish goes: its way through the topology, and what its properties ask for.
+
+use menzil_model::{Name, Properties};
+
+use super::Shard;
+use super::consume::DIRECT_REPLY_TO;
+use crate::command::{ChannelKey, PublishRef};
+use crate::queue::parse_expiration;
+use crate::refusal::{Object, Refusal};
+use crate::route::Route;
+use crate::slots::Place;
+use crate::topology::{RoutingKeys, strip_bcc};
+
+impl Shard {
+    /// The way of a publish on that channel, taken from it: that of the last one if it holds.
+    pub(super) fn route_of(
+        &mut self,
+        (key, place): (ChannelKey, Place),
+        publish: &PublishRef<'_>,
+    ) -> Result<Box<Route>, Refusal> {
+        let open = self.channels.at_mut(place, key);
+        let generation = self.topology.generation();
+        let mut route = match open.and_then(|open| open.route.take()) {
+            Some(route) if route.is_for(generation, publish) => return Ok(route),
+            last => last.unwrap_or_default(),
+        };
+        self.next_route += 1;
+        route.restart(self.next_route, generation, publish);
+        self.find_route(key, publish, &mut route)?;
+        Ok(route)
+    }
+
+    /// Keeps it for the next publish.
+    pub(super) fn keep_route(&mut self, (key, place): (ChannelKey, Place), route: Box<Route>) {
+        if let Some(channel) = self.channels.at_mut(place, key)
+            && route.is_worth_keeping()
+        {
+            channel.route = Some(route);
+        }
+    }
+
+    fn find_route(
+        &mut self,
+        key: ChannelKey,
+        publish: &PublishRef<'_>,
+        route: &mut Route,
+    ) -> Result<(), Refusal> {
+        let Some(exchange) = self.topology.exchange(publish.exchange) else {
+            let name = Name::cut(publish.exchange);
+            return Err(Refusal::NotFound(Object::Exchange(name)));
+        };
+        if exchange.internal {
+            return Err(Refusal::InternalExchange(Name::cut(publish.exchange)));
+        }
+        route.atomic = is_atomic(&exchange.arguments);
+        let exchange = exchange.id;
+        let properties = Properties::parse(publish.properties).unwrap_or_default();
+        route.ttl = properties.expiration.map(parse_expiration).transpose()?;
+        route.persistent = properties.is_persistent();
+        if properties.reply_to == Some(DIRECT_REPLY_TO) {
+            return Err(Refusal::NoReplyConsumer);
+        }
+        let keys = RoutingKeys::new(publish.routing_key, &properties)?;
+        if let Some(given) = properties.user_id {
+            self.check_user(key, given)?;
+        }
+        route.stripped = properties
+            .headers
+            .and_then(|_| strip_bcc(publish.properties));
+        let mut targets = std::mem::take(&mut self.targets);
+        let _routed = self
+            .topology
+            .route(exchange, &keys, properties.headers, &mut targets);
+        route.queues.extend_from_slice(targets.queues());
+        self.targets = targets;
+        self.look_at_queues(route);
+        Ok(())
+    }
+
+    /// What is known of queues for as long as they live.
+    fn look_at_queues(&self, route: &mut Route) {
+        (route.is_unlimited, route.is_durable) = (true, false);
+        for id in &route.queues {
+            let place = self.queues.place(id);
+            route.places.push(place.unwrap_or_default());
+            let queue = place.and_then(|place| self.queues.at(place, *id));
+            route.is_unlimited &= queue.is_some_and(|queue| !queue.is_limited());
+            route.is_durable |=
+                queue.is_some_and(|queue| route.persistent && queue.definition.durable);
+        }
+    }
+
+    /// The `user_id` property, where there is one, tells the truth.
+    fn check_user(&self, key: ChannelKey, given: &[u8]) -> Result<(), Refusal> {
+        match self
+            .connections
+            .get(&key.connection)
+            .map(|connection| &connection.user)
+        {
+            Some(user) if user.as_bytes() != given => Err(Refusal::UserId {
+                given: Name::cut(given),
+                user: user.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The places of a route with their queues.
+    pub(super) fn targets(
+        route: &Route,
+    ) -> impl Iterator<Item = (menzil_model::QueueId, Place)> + '_ {
+        let places = route.places.iter().copied();
+        route.queues.iter().copied().zip(places)
+    }
+}
+
+fn is_atomic(arguments: &menzil_model::Table) -> bool {
+    matches!(
+        arguments.find(b"atomic-routing"),
+        Some(menzil_model::Value::Bool(true))
+    )
+}
