@@ -2,7 +2,13 @@
 //!
 //! `cargo run --release -p menzil-core --example footprint [MESSAGES]`
 
-#![expect(clippy::print_stdout, reason = "it is what the program is for")]
+#![expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::cast_precision_loss,
+    reason = "it measures and tells"
+)]
 
 use std::time::Instant;
 

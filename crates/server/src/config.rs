@@ -77,6 +77,9 @@ pub struct Settings {
     /// Entries of an index page: what a queue keeps at hand of a long backlog at each end, and
     /// packs together between. Default 256.
     pub index_page_entries: usize,
+    /// Bytes of packed index pages kept in memory, per virtual host; what is over goes to a
+    /// scratch file in the data folder. Default 32 MiB.
+    pub index_bytes_max: Size,
     /// Threads that read message bodies back from disk. Default 2.
     pub read_threads: usize,
 
@@ -135,6 +138,7 @@ impl Default for Settings {
             checkpoint_seconds: 300,
             body_cache_bytes: Size::mib(64),
             index_page_entries: 256,
+            index_bytes_max: Size::mib(32),
             read_threads: 2,
             stop_seconds: 5,
             log_level: LogLevel::Info,
@@ -202,6 +206,7 @@ impl Settings {
         )?;
         let cache = self.body_cache_bytes;
         size("body_cache_bytes", cache, 0, 1024 * GIB)?;
+        size("index_bytes_max", self.index_bytes_max, 0, 1024 * GIB)?;
         between(
             "index_page_entries",
             self.index_page_entries as u64,

@@ -24,6 +24,7 @@ use crate::config::Settings;
 use crate::driver::recovery::Recovery;
 use crate::driver::shard_driver::ShardDriver;
 use crate::driver::{Node, checkpointer, commit_loop, fetcher, stop_node, timer};
+use crate::scratch::ScratchFile;
 use crate::users::Users;
 use crate::{listener, log, stats};
 
@@ -276,6 +277,8 @@ fn shard_settings(settings: &Settings) -> ShardSettings {
     ShardSettings {
         content_bytes_max: settings.body_cache_bytes.0,
         index_page_entries: settings.index_page_entries,
+        index_bytes_max: settings.index_bytes_max.0,
+        scratch: Some(Arc::new(ScratchFile::new(settings.data_dir.clone()))),
         credit_bytes: settings.delivery_credit_bytes.0,
         transaction_bytes_max: settings.tx_bytes_max.0,
         chunk_bytes: chunk_bytes(settings),

@@ -154,6 +154,8 @@ fn of_shard(shard: &ShardDriver) -> Value {
         "channels": objects.channels,
         "consumers": objects.consumers,
         "content_bytes": objects.content_bytes,
+        "index_bytes": objects.index_bytes,
+        "index_scratch_bytes": objects.index_scratch_bytes,
         "counters": {
             "published": counters.published,
             "routed": counters.routed,

@@ -1,6 +1,7 @@
 //! What a run is like: everything follows from the seed, and the bug that is planted.
 
 use menzil_core::ShardSettings;
+use menzil_core::testing::MemoryScratch;
 use menzil_journal::Options;
 
 use crate::node::NodeSettings;
@@ -82,6 +83,8 @@ impl Scenario {
         let shard = ShardSettings {
             content_bytes_max: prng.pick(&[0, 0, 4000, 1 << 20]),
             index_page_entries: prng.pick(&[1, 4, 4, 64]),
+            index_bytes_max: prng.pick(&[0, 0, 200, 1 << 20]),
+            scratch: Some(MemoryScratch::shared()),
             credit_bytes: prng.pick(&[500, 4000, 1 << 20]),
             transaction_bytes_max: 1 << 20,
             chunk_bytes,
