@@ -106,5 +106,10 @@ fn a_failed_sync_that_is_ignored_is_caught() {
 
 #[test]
 fn a_full_disk_that_is_ignored_is_caught() {
-    is_caught(Sabotage::RoomIgnored, 7, 1300, "full disk");
+    is_caught(Sabotage::RoomIgnored, 7, 2100, "full disk");
+}
+
+#[test]
+fn a_cold_file_that_is_not_synced_is_caught() {
+    is_caught(Sabotage::ColdUnsynced, 8, 700, "cannot be read");
 }
