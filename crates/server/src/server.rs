@@ -365,9 +365,18 @@ fn start_shards(
     let recovered = recovery.finish(&configured);
     let took_ms = clock.uptime_ms();
     for one in &recovered {
+        let mut run = (0, 0, 0);
         one.shard.needs(&mut |first, count, references| {
-            journal.need(one.id, first, count, references);
+            let (of, records, each) = run;
+            if each == references && of + records == first {
+                run.1 += count;
+                return;
+            }
+            journal.need(one.id, of, records, each);
+            run = (first, count, references);
         });
+        let (first, count, references) = run;
+        journal.need(one.id, first, count, references);
     }
     journal.needs_known();
     for mut one in recovered {
