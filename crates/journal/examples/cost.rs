@@ -48,7 +48,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let encode = |bytes: &mut Vec<u8>| bytes.extend_from_slice(&payload);
                 batch.append(shard, Class::Message, 1, encode);
             }
-            batch.append_lazy(shard, Class::Message, |bytes| bytes.extend_from_slice(&[1; 30]));
+            batch.append_lazy(shard, Class::Message, |bytes| {
+                bytes.extend_from_slice(&[1; 30])
+            });
             for index in first..first + 50 {
                 batch.release(shard, index, 1);
             }

@@ -365,18 +365,26 @@ fn start_shards(
     let recovered = recovery.finish(&configured);
     let took_ms = clock.uptime_ms();
     for one in &recovered {
-        let mut run = (0, 0, 0);
+        let (mut run, mut needed, mut found) = ((0, 0, 0), 0, 0);
         one.shard.needs(&mut |first, count, references| {
             let (of, records, each) = run;
             if each == references && of + records == first {
                 run.1 += count;
                 return;
             }
-            journal.need(one.id, of, records, each);
+            needed += records;
+            found += journal.need(one.id, of, records, each);
             run = (first, count, references);
         });
         let (first, count, references) = run;
-        journal.need(one.id, first, count, references);
+        needed += count;
+        found += journal.need(one.id, first, count, references);
+        if found < needed {
+            log::error(
+                "records that queues need are missing; `menzil journal verify` names them",
+                &[("virtual_host", &one.name), ("records", &(needed - found))],
+            );
+        }
     }
     journal.needs_known();
     for mut one in recovered {

@@ -373,11 +373,11 @@ fn method_of(request: &Request) -> (u16, u16) {
 
 /// How many messages of the fact will be fetched from its record.
 fn references(fact: &Fact) -> u32 {
-    match fact {
-        Fact::Published(published) => {
-            u32::from(published.entries.iter().any(|entry| entry.durable))
-        }
-        Fact::Group(facts) => facts.iter().map(references).sum(),
-        _ => 0,
+    if let Fact::Group(facts) = fact {
+        return facts.iter().map(references).sum();
     }
+    let Fact::Published(published) = fact else {
+        return 0;
+    };
+    u32::from(published.entries.iter().any(|entry| entry.durable))
 }

@@ -35,16 +35,20 @@ impl Needed {
     pub(crate) fn missing(&self, report: &Report) -> Vec<Position> {
         let of_shard = |(id, state): (&ShardId, &Shard)| {
             let shard = *id;
-            let mut needed = Vec::new();
-            state.needs(&mut |first, count, _| needed.extend(first..first + count));
-            needed.sort_unstable();
-            needed.dedup();
+            let needed = needed(state);
             let missing = report.missing(shard, &needed);
             missing
                 .into_iter()
                 .map(move |index| Position { shard, index })
         };
         self.shards.iter().flat_map(of_shard).collect()
+    }
+
+    /// What each shard needs, as [`Shard::needs`] tells it.
+    pub(crate) fn needs(&self, each: &mut dyn FnMut(ShardId, u64, u64, u32)) {
+        for (id, state) in &self.shards {
+            state.needs(&mut |first, count, references| each(*id, first, count, references));
+        }
     }
 
     fn apply(&mut self, shard: ShardId, index: u64, bytes: &[u8]) -> Result<(), String> {
@@ -55,6 +59,15 @@ impl Needed {
             .apply(index, fact);
         Ok(())
     }
+}
+
+/// Indexes of the records that a shard needs.
+fn needed(state: &Shard) -> Vec<u64> {
+    let mut needed = Vec::new();
+    state.needs(&mut |first, count, _| needed.extend(first..first + count));
+    needed.sort_unstable();
+    needed.dedup();
+    needed
 }
 
 impl Replay for Needed {
