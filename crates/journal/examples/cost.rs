@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 batch.append(shard, Class::Message, 1, encode);
             }
             batch.append_lazy(shard, Class::Message, |bytes| {
-                bytes.extend_from_slice(&[1; 30])
+                bytes.extend_from_slice(&[1; 30]);
             });
             for index in first..first + 50 {
                 batch.release(shard, index, 1);

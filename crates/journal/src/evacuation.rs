@@ -106,6 +106,7 @@ impl<D: Disk> Journal<D> {
             Err(error) if is_full(&error) || error.kind() == io::ErrorKind::NotFound => {
                 // What cannot be paid is not asked for.
                 self.debt.store(0, Ordering::Relaxed);
+                self.tell_room();
                 Ok(None)
             }
             done => self.outcome(done),
@@ -179,7 +180,9 @@ impl<D: Disk> Journal<D> {
             .map(|victim| victim.length - victim.live_bytes);
         let tolerated = live_bytes(&directory) + TOLERATED_SEGMENTS * self.options.segment_bytes;
         let debt = dead.sum::<u64>().saturating_sub(tolerated);
-        self.debt.store(debt, Ordering::Relaxed);
+        if self.debt.swap(debt, Ordering::Relaxed) > debt {
+            self.tell_room();
+        }
         victims.sort_by_key(|victim| victim.live_bytes * 1024 / victim.length.max(1));
         let mut room = room;
         let mut work = Work::default();

@@ -100,6 +100,8 @@ impl<D: Disk> Journal<D> {
                     let mut state = locked(&self.preparer.state);
                     state.ready.push_back(segment);
                     self.refresh_room(&state);
+                    drop(state);
+                    self.tell_room();
                 }
                 Err(error) if is_full(&error) => {
                     self.room.set_space(Space::Full);
