@@ -143,7 +143,7 @@ fn backlog(what: &str, messages: u64, size: impl Fn(u64) -> usize) {
     println!(
         "{what}: {messages} messages, {:.0} ns each, memory grew by {:.1} MiB, {:.2} bytes each",
         started.elapsed().as_nanos() as f64 / messages as f64,
-        grown as f64 / 1048576.0,
+        grown as f64 / 1_048_576.0,
         grown as f64 / messages as f64,
     );
     let timed = Instant::now();

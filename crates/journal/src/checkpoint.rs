@@ -13,6 +13,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
 use menzil_model::ShardId;
@@ -232,12 +233,13 @@ impl<D: Disk> Journal<D> {
 /// Keeps space aside for a step of evacuation.
 pub(crate) fn keep_evacuation_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
     let wanted = journal.options.evacuation_reserve_bytes;
-    set_aside(journal, EVACUATION_RESERVE, wanted, 0)
+    set_aside(journal, EVACUATION_RESERVE, wanted..=u64::MAX, wanted)
 }
 
 /// Keeps space aside for the next checkpoint: at least what the options say and what the owner
-/// expects; as long as nobody has said what to expect, twice the largest there is.
-pub(crate) fn keep_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
+/// expects; as long as nobody has said what to expect, twice the largest there is. If `trim`,
+/// also not much more.
+pub(crate) fn keep_reserve<D: Disk>(journal: &Journal<D>, trim: bool) -> io::Result<()> {
     if journal.options.checkpoint_reserve_bytes == 0 {
         return Ok(());
     }
@@ -250,20 +252,25 @@ pub(crate) fn keep_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
         }
     }
     // In steps, so that a growing backlog does not write it again for each segment.
+    let made = wanted.saturating_add(expected / 2);
+    let most = if trim { made } else { u64::MAX };
     for reserve in CHECKPOINT_RESERVES {
-        set_aside(journal, reserve, wanted, expected / 2)?;
+        set_aside(journal, reserve, wanted..=most, made)?;
     }
     Ok(())
 }
 
-/// A file of at least so many bytes is there under that name; if it has to be made, with some
-/// more.
-fn set_aside<D: Disk>(journal: &Journal<D>, name: &str, bytes: u64, more: u64) -> io::Result<()> {
+/// A file of that many bytes is there under that name; if it has to be made, it has `bytes`.
+fn set_aside<D: Disk>(
+    journal: &Journal<D>,
+    name: &str,
+    enough: RangeInclusive<u64>,
+    bytes: u64,
+) -> io::Result<()> {
     let kept = journal.disk.open(name).and_then(|file| file.len());
-    if kept.unwrap_or(0) >= bytes {
+    if enough.contains(&kept.unwrap_or(0)) || bytes == 0 {
         return Ok(());
     }
-    let bytes = bytes.saturating_add(more);
     let temporary = temporary(name);
     let made = journal.disk.create(&temporary).and_then(|file| {
         file.zero_fill(bytes)?;

@@ -21,8 +21,7 @@ use crate::contents::Contents;
 use crate::damage::{Damage, DamageKind};
 use crate::disk::{Disk, DiskFile, is_full};
 use crate::folder::{EVACUATION_RESERVE, Name, temporary, write_whole};
-use crate::journal::Journal;
-use crate::layout::{put, sectors, to_u32, to_usize};
+use crate::layout::{put, range, sectors, to_u32, to_usize};
 use crate::reader::Record;
 use crate::record;
 use crate::report::{Quarantined, Report};
@@ -100,78 +99,118 @@ impl<F: DiskFile> ColdFile<F> {
     }
 }
 
-impl<D: Disk> Journal<D> {
-    /// Begins a cold file in the space of the reserve if `reserved`, else in new space.
-    pub(crate) fn begin_cold(&self, reserved: bool) -> io::Result<ColdFile<D::File>> {
-        let id = self.next_file();
-        let temporary = temporary(&Name::Cold(id).to_string());
-        let file = if reserved {
-            self.disk.rename(EVACUATION_RESERVE, &temporary)?;
-            self.disk.open(&temporary)?
-        } else {
-            self.disk.create(&temporary)?
-        };
-        let header = SegmentHeader {
-            id,
-            salt: self.disk.entropy(),
-            length: 0,
-            fresh: false,
-            cold: true,
-        };
-        let segment = Segment {
-            id,
-            salt: header.salt,
-            length: 0,
-            file: Arc::new(file),
-        };
-        let cold = ColdFile {
-            segment,
-            contents: Contents {
-                end: segment::HEADER_BYTES,
-                ..Contents::default()
-            },
-            batch: Vec::new(),
-            records: 0,
-            classes: Classes::default(),
-            batches: 0,
-        };
-        match cold.segment.file.write_at(&header.encode(), 0) {
-            Ok(()) => Ok(cold),
-            Err(error) => {
-                self.drop_cold(&cold);
-                Err(error)
+/// Begins a cold file of that number, in the space of the reserve if `reserved`, else in new
+/// space.
+pub(crate) fn begin<D: Disk>(disk: &D, id: u64, reserved: bool) -> io::Result<ColdFile<D::File>> {
+    let temporary = temporary(&Name::Cold(id).to_string());
+    let file = if reserved {
+        disk.rename(EVACUATION_RESERVE, &temporary)?;
+        disk.open(&temporary)?
+    } else {
+        disk.create(&temporary)?
+    };
+    let header = SegmentHeader {
+        id,
+        salt: disk.entropy(),
+        length: 0,
+        fresh: false,
+        cold: true,
+    };
+    let segment = Segment {
+        id,
+        salt: header.salt,
+        length: 0,
+        file: Arc::new(file),
+    };
+    let cold = ColdFile {
+        segment,
+        contents: Contents {
+            end: segment::HEADER_BYTES,
+            ..Contents::default()
+        },
+        batch: Vec::new(),
+        records: 0,
+        classes: Classes::default(),
+        batches: 0,
+    };
+    match cold.segment.file.write_at(&header.encode(), 0) {
+        Ok(()) => Ok(cold),
+        Err(error) => {
+            abandon(disk, &cold);
+            Err(error)
+        }
+    }
+}
+
+/// Makes the file durable under its name.
+pub(crate) fn finish<D: Disk>(
+    disk: &D,
+    cold: &mut ColdFile<D::File>,
+) -> io::Result<(Segment<D::File>, Contents)> {
+    cold.write()?;
+    cold.segment.file.sync_data()?;
+    cold.segment.length = cold.segment.file.len()?;
+    let Segment { id, salt, .. } = cold.segment;
+    let directory = sidecar::encode(id, salt, &cold.contents);
+    match write_whole(disk, &Name::Directory(id).to_string(), &[&directory]) {
+        // Without it the start reads the file.
+        Err(error) if is_full(&error) => {}
+        written => written?,
+    }
+    let name = Name::Cold(id).to_string();
+    disk.rename(&temporary(&name), &name)?;
+    disk.sync_folder()?;
+    Ok((cold.segment.clone(), std::mem::take(&mut cold.contents)))
+}
+
+/// What was begun goes; a name left over is removed at the next open.
+pub(crate) fn abandon<D: Disk>(disk: &D, cold: &ColdFile<D::File>) {
+    let name = Name::Cold(cold.segment.id);
+    drop(disk.remove(&temporary(&name.to_string())));
+    let sidecar = Name::Directory(cold.segment.id);
+    drop(disk.remove(&sidecar.to_string()));
+}
+
+/// What is sound in a damaged file moves to a new one, and the file is set aside. What was done,
+/// a line each.
+pub(crate) fn mend<D: Disk>(
+    disk: &D,
+    surveyed: &Surveyed<D::File>,
+    id: u64,
+) -> io::Result<Vec<String>> {
+    let old = Name::Cold(surveyed.segment.id).to_string();
+    let bytes = surveyed.read()?;
+    let mut cold = begin(disk, id, false)?;
+    let (mut damaged, mut done, mut last) = (false, Ok(()), None);
+    surveyed
+        .source(&bytes)
+        .scan(false, &mut |event| match event {
+            Event::Record(found) if done.is_ok() && last < Some(found.position()) => {
+                let record = range(&bytes, found.offset, found.offset + found.header.size());
+                let payload = record.and_then(|record| record::payload(record, &found.header));
+                done = cold.push(&(found.header, payload.unwrap_or_default().to_vec()));
+                last = Some(found.position());
             }
-        }
+            Event::Batch(_) | Event::Record(_) => {}
+            Event::Payload(..) | Event::Missing(_) | Event::Harmless(_) => damaged = true,
+        });
+    if !damaged && !surveyed.headless {
+        abandon(disk, &cold);
+        return Ok(Vec::new());
     }
-
-    /// Makes the file durable under its name.
-    pub(crate) fn finish_cold(
-        &self,
-        cold: &mut ColdFile<D::File>,
-    ) -> io::Result<(Segment<D::File>, Contents)> {
-        cold.write()?;
-        cold.segment.file.sync_data()?;
-        cold.segment.length = cold.segment.file.len()?;
-        let Segment { id, salt, .. } = cold.segment;
-        let directory = sidecar::encode(id, salt, &cold.contents);
-        match write_whole(&self.disk, &Name::Directory(id).to_string(), &[&directory]) {
-            // Without it the start reads the file.
-            Err(error) if is_full(&error) => {}
-            written => written?,
-        }
-        let name = Name::Cold(id).to_string();
-        self.disk.rename(&temporary(&name), &name)?;
-        self.disk.sync_folder()?;
-        Ok((cold.segment.clone(), std::mem::take(&mut cold.contents)))
+    let finished = done.and_then(|()| finish(disk, &mut cold));
+    if finished.is_err() {
+        abandon(disk, &cold);
     }
-
-    /// What was begun goes; a name left over is removed at the next open.
-    pub(crate) fn drop_cold(&self, cold: &ColdFile<D::File>) {
-        let name = Name::Cold(cold.segment.id);
-        drop(self.disk.remove(&temporary(&name.to_string())));
-        let sidecar = Name::Directory(cold.segment.id);
-        drop(self.disk.remove(&sidecar.to_string()));
-    }
+    let (_, contents) = finished?;
+    let aside = format!("quarantine-{old}");
+    disk.rename(&old, &aside)?;
+    disk.sync_folder()?;
+    let kept = contents.records();
+    Ok(vec![format!(
+        "{old} set aside as {aside}; {kept} sound records of it are in {}",
+        Name::Cold(id)
+    )])
 }
 
 /// A cold file as recovery finds it.
@@ -241,7 +280,11 @@ pub(crate) fn rebuild<F: DiskFile>(
                 found
             }
             // Which records are lost shows where they are needed.
-            Event::Missing(missing) => return report.harmless.push(missing.damage),
+            Event::Missing(missing) => {
+                let name = Name::Cold(surveyed.segment.id);
+                let line = format!("{name} has lost records: {}", missing.damage);
+                return report.segments_damaged.push(line);
+            }
             Event::Harmless(damage) => return report.harmless.push(*damage),
             Event::Batch(_) => return,
         };

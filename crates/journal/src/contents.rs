@@ -251,10 +251,52 @@ impl Run {
         count: u32,
         missed: &mut dyn FnMut(u64, u32),
     ) {
+        self.visit(first, last, |references, index, rank| {
+            let taken = rank.map_or(0, |rank| references.take(rank, count));
+            if taken < count {
+                missed(index, count - taken);
+            }
+        });
+    }
+
+    /// Adds references to the records from `first` to `last` that are here; how many are.
+    pub(crate) fn need(
+        &mut self,
+        first: u64,
+        last: u64,
+        count: u32,
+        except: &dyn Fn(u64) -> bool,
+    ) -> u64 {
+        let (mut needed, records) = (0, self.records);
+        if self.gaps.is_empty() {
+            self.visit(first, last, |references, index, rank| {
+                if let Some(rank) = rank.filter(|_| !except(index)) {
+                    references.add(rank, count, records);
+                    needed += 1;
+                }
+            });
+            return needed;
+        }
+        // Of a wide range only few indexes may be here.
+        let ranks: Vec<(u64, u32)> = self.ranks(first, last).collect();
+        for (_, rank) in ranks.into_iter().filter(|(index, _)| !except(*index)) {
+            self.references.add(rank, count, records);
+            needed += 1;
+        }
+        needed
+    }
+
+    /// Goes over all indexes from `first` to `last`, with the rank of each that has a record.
+    fn visit(
+        &mut self,
+        first: u64,
+        last: u64,
+        mut each: impl FnMut(&mut References, u64, Option<u32>),
+    ) {
         let mut index = first;
         while index <= last {
             let Some(rank) = self.rank(index) else {
-                missed(index, count);
+                each(&mut self.references, index, None);
                 index += 1;
                 continue;
             };
@@ -269,32 +311,10 @@ impl Run {
                 if index > last {
                     break;
                 }
-                let taken = self.references.take(rank, count);
-                if taken < count {
-                    missed(index, count - taken);
-                }
+                each(&mut self.references, index, Some(rank));
                 index += 1;
             }
         }
-    }
-
-    /// Adds references to the records from `first` to `last` that are here; how many are.
-    pub(crate) fn need(
-        &mut self,
-        first: u64,
-        last: u64,
-        count: u32,
-        except: &dyn Fn(u64) -> bool,
-    ) -> u64 {
-        let ranks: Vec<(u64, u32)> = self.ranks(first, last).collect();
-        let mut needed = 0;
-        for (index, rank) in ranks {
-            if !except(index) {
-                self.references.add(rank, count, self.records);
-                needed += 1;
-            }
-        }
-        needed
     }
 
     /// About the bytes of the records that are needed.

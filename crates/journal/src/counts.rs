@@ -41,7 +41,7 @@ impl References {
 
     pub(crate) fn of(&self, rank: u32) -> u32 {
         match self.bytes.get(rank as usize) {
-            Some(&LARGE) => self.large.get(&rank).copied().unwrap_or(u32::from(LARGE)),
+            Some(&LARGE) => self.large.get(&rank).copied().unwrap_or(MANY),
             byte => byte.copied().map_or(0, u32::from),
         }
     }
@@ -116,6 +116,7 @@ impl References {
 }
 
 const LARGE: u8 = u8::MAX;
+const MANY: u32 = LARGE as u32;
 
 #[cfg(test)]
 mod tests {

@@ -32,6 +32,13 @@ pub enum Dumped<'a> {
         /// Length of the file.
         length: u64,
     },
+    /// A cold file begins: records that were evacuated.
+    Cold {
+        /// Number in its file name.
+        file: u64,
+        /// Length of the file.
+        length: u64,
+    },
     /// A batch begins.
     Batch {
         /// Counts the batches of the journal.
@@ -103,6 +110,19 @@ pub fn dump<D: Disk>(disk: &D, tell: &mut dyn FnMut(&Dumped<'_>)) -> Result<(), 
                 bytes: scan.torn_bytes,
             });
         }
+    }
+    for surveyed in &survey.cold {
+        let file = surveyed.segment.id;
+        tell(&Dumped::Cold {
+            file,
+            length: surveyed.segment.length,
+        });
+        let bytes = surveyed
+            .read()
+            .map_err(OpenError::io(format!("reading cold file {file}")))?;
+        surveyed.source(&bytes).scan(false, &mut |event| {
+            tell_event(event, &bytes, tell);
+        });
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use menzil_model::{Map, ShardId};
 
-use crate::cold::ColdFile;
+use crate::cold::{self, ColdFile};
 use crate::directory::{Directory, Entry, Kind};
 use crate::disk::{Disk, is_full};
 use crate::error::StorageError;
@@ -106,6 +106,7 @@ impl<D: Disk> Journal<D> {
             Err(error) if is_full(&error) || error.kind() == io::ErrorKind::NotFound => {
                 // What cannot be paid is not asked for.
                 self.debt.store(0, Ordering::Relaxed);
+                self.tell_room();
                 Ok(None)
             }
             done => self.outcome(done),
@@ -179,7 +180,9 @@ impl<D: Disk> Journal<D> {
             .map(|victim| victim.length - victim.live_bytes);
         let tolerated = live_bytes(&directory) + TOLERATED_SEGMENTS * self.options.segment_bytes;
         let debt = dead.sum::<u64>().saturating_sub(tolerated);
-        self.debt.store(debt, Ordering::Relaxed);
+        if self.debt.swap(debt, Ordering::Relaxed) > debt {
+            self.tell_room();
+        }
         victims.sort_by_key(|victim| victim.live_bytes * 1024 / victim.length.max(1));
         let mut room = room;
         let mut work = Work::default();
@@ -202,18 +205,18 @@ impl<D: Disk> Journal<D> {
 
     /// Writes the cold file and lets it stand for its sources.
     fn evacuate(&self, state: &mut State, work: &Work, reserved: bool) -> io::Result<Evacuated> {
-        let mut cold = self.begin_cold(reserved)?;
+        let mut cold = cold::begin(&self.disk, self.next_file(), reserved)?;
         let finished = self
             .save(state, &work.loads, &mut cold)
-            .and_then(|moved| Ok((moved, self.finish_cold(&mut cold)?)));
+            .and_then(|moved| Ok((moved, cold::finish(&self.disk, &mut cold)?)));
         let (moved, (segment, contents)) = match finished {
             Ok((moved, _)) if moved.is_empty() => {
-                self.drop_cold(&cold);
+                cold::abandon(&self.disk, &cold);
                 return Ok(Evacuated::default());
             }
             Ok(finished) => finished,
             Err(error) => {
-                self.drop_cold(&cold);
+                cold::abandon(&self.disk, &cold);
                 return Err(error);
             }
         };

@@ -34,6 +34,8 @@ pub struct Journal<D: Disk> {
     pub(crate) directory: RwLock<Directory<D::File>>,
     pub(crate) preparer: Preparer<D::File>,
     pub(crate) evacuation: Evacuation,
+    /// Called when what publishers wait for may be there.
+    pub(crate) room_hook: OnceLock<RoomHook>,
     /// Dead bytes over what is tolerated.
     pub(crate) debt: AtomicU64,
     /// The newest checkpoint of each shard.
@@ -148,6 +150,19 @@ impl<D: Disk> Journal<D> {
         self.room.unwritten()
     }
 
+    /// To be called, by the thread that made it so, whenever a segment was prepared or debt of
+    /// evacuation paid: who holds publishers back looks again. Set once; it is to be quick.
+    pub fn on_room(&self, hook: impl Fn() + Send + Sync + 'static) {
+        // A second one has nobody to serve.
+        drop(self.room_hook.set(RoomHook(Box::new(hook))));
+    }
+
+    pub(crate) fn tell_room(&self) {
+        if let Some(RoomHook(hook)) = self.room_hook.get() {
+            hook();
+        }
+    }
+
     /// Ends [`run`](Self::run) once everything pending is committed.
     pub fn close(&self) {
         locked(&self.pending).closed = true;
@@ -192,6 +207,15 @@ impl<D: Disk> Journal<D> {
         drop(locked(&self.pending));
         self.wake.notify_all();
         failure
+    }
+}
+
+/// See [`Journal::on_room`].
+pub(crate) struct RoomHook(Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for RoomHook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RoomHook")
     }
 }
 

@@ -100,6 +100,8 @@ impl<D: Disk> Journal<D> {
                     let mut state = locked(&self.preparer.state);
                     state.ready.push_back(segment);
                     self.refresh_room(&state);
+                    drop(state);
+                    self.tell_room();
                 }
                 Err(error) if is_full(&error) => {
                     self.room.set_space(Space::Full);
@@ -144,12 +146,17 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Keeps as many dead files for their next use as were taken into use since the last call,
-    /// and gives the others back to the disk: how many that is follows the traffic.
+    /// and gives the others back to the disk: how many that is follows the traffic. So do the
+    /// checkpoints' reserves.
     pub fn trim_spares(&self) -> Result<(), StorageError> {
         let used = {
             let mut state = locked(&self.preparer.state);
             std::mem::take(&mut state.taken)
         };
+        let busy = locked(&self.preparer.busy);
+        // What is there stays where there is no space for less beside it.
+        drop(checkpoint::keep_reserve(self, true));
+        drop(busy);
         let mut removed = false;
         while locked(&self.preparer.state).spares.len() > used {
             removed |= self.drop_spare();
@@ -229,7 +236,7 @@ impl<D: Disk> Journal<D> {
 
     /// Without room for a checkpoint a full disk could never be drained.
     fn keep_grown_reserve(&self) -> Space {
-        match checkpoint::keep_reserve(self) {
+        match checkpoint::keep_reserve(self, false) {
             Err(error) if is_full(&error) && self.expected_checkpoint_bytes() > 0 => Space::Full,
             _ => Space::Ample,
         }

@@ -216,15 +216,14 @@ impl<F: DiskFile> Group<F> {
             return Err(ReadError::Gone(position));
         }
         let rest = bytes.get(to_usize(at)..).unwrap_or_default();
-        let payload = match record::payload(rest, &header) {
-            Some(payload) => payload.to_vec(),
-            None => {
-                let mut payload = vec![0; to_usize(u64::from(header.length))];
-                let start = offset + record::HEADER_BYTES;
-                let read = self.segment.file.read_at(&mut payload, start);
-                read.map_err(ReadError::Io)?;
-                payload
-            }
+        let payload = if let Some(payload) = record::payload(rest, &header) {
+            payload.to_vec()
+        } else {
+            let mut payload = vec![0; to_usize(u64::from(header.length))];
+            let start = offset + record::HEADER_BYTES;
+            let read = self.segment.file.read_at(&mut payload, start);
+            read.map_err(ReadError::Io)?;
+            payload
         };
         let actual = checksum(&payload);
         if actual != header.payload_crc {
@@ -272,7 +271,7 @@ impl Walk<'_> {
                 && (header.position.index == position.index
                     || header.flags & DROPPED != 0
                         && header.position.index < position.index
-                        && position.index - header.position.index < self.span(rest, &header));
+                        && position.index - header.position.index < span(rest, &header));
             if is_it {
                 let header = RecordHeader::check(rest, offset, self.salt)?;
                 return Some((at, header));
@@ -282,10 +281,6 @@ impl Walk<'_> {
             }
             at += header.size();
         }
-    }
-
-    fn span(&self, record: &[u8], header: &RecordHeader) -> u64 {
-        record::span(header, record::payload(record, header).unwrap_or_default())
     }
 
     /// Where to look for the next record: after the padding of a batch and the header of the
@@ -298,6 +293,11 @@ impl Walk<'_> {
         let header = self.bytes.get(to_usize(sector)..)?;
         batch::is_magic(header).then_some(sector + batch::HEADER_BYTES)
     }
+}
+
+/// How many indexes the record stands for.
+fn span(record: &[u8], header: &RecordHeader) -> u64 {
+    record::span(header, record::payload(record, header).unwrap_or_default())
 }
 
 /// As much of the stretch as is to be read: the record begins in it.

@@ -126,6 +126,7 @@ impl<D: Disk> Journal<D> {
             counts: Counts::default(),
             checkpoint_bytes: AtomicU64::new(0),
             evacuation: Evacuation::default(),
+            room_hook: OnceLock::new(),
             debt: AtomicU64::new(0),
             checkpoint_told_at: AtomicU64::new(0),
             failure: OnceLock::new(),

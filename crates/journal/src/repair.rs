@@ -15,11 +15,12 @@ use std::io;
 use menzil_model::{Class, Map, Position, ShardId};
 
 use crate::batch::{self, BatchHeader, Classes};
+use crate::cold;
 use crate::continuity::Lost;
 use crate::damage::{Damage, DamageKind};
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
-use crate::folder::write_whole;
+use crate::folder::{Name, write_whole};
 use crate::layout::{SECTOR, range, sectors, to_u32, to_usize};
 use crate::record::{self, DROPPED, FILLER, RecordHeader};
 use crate::report::Report;
@@ -48,6 +49,11 @@ pub fn repair<D: Disk>(disk: &D) -> Result<Report, OpenError> {
         let id = surveyed.segment.id;
         let actions = mend(disk, surveyed, &plan, before_next)
             .map_err(OpenError::io(format!("mending segment {id}")))?;
+        report.actions.extend(actions);
+    }
+    for (surveyed, id) in survey.cold.iter().zip(survey.next_id..) {
+        let name = Name::Cold(surveyed.segment.id).to_string();
+        let actions = cold::mend(disk, surveyed, id).map_err(OpenError::io(name))?;
         report.actions.extend(actions);
     }
     report.actions.extend(name_lost(&survey, &plan));

@@ -76,6 +76,13 @@ impl<F: DiskFile> Surveyed<F> {
         read_all(&*self.segment.file)
     }
 
+    /// As [`read`](Self::read), into memory that was used before: fresh memory is the larger part
+    /// of what reading costs.
+    pub(crate) fn read_into(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        bytes.resize(to_usize(self.segment.file.len()?), 0);
+        self.segment.file.read_at(bytes, 0)
+    }
+
     pub(crate) fn source<'a>(&self, bytes: &'a [u8]) -> Source<'a> {
         let Segment {
             id: segment, salt, ..

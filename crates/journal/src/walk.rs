@@ -42,6 +42,8 @@ pub(crate) struct Walk {
     damaged_checkpoints: Vec<(ShardId, u64)>,
     /// Read even what the sidecars know, and go on after what refuses a start.
     lenient: bool,
+    /// The bytes of one segment after the other.
+    buffer: Vec<u8>,
     pub(crate) report: Report,
     pub(crate) segments_read: u64,
     pub(crate) replayed: u64,
@@ -71,6 +73,7 @@ impl Walk {
             continuity: Continuity::new(checkpoints.indexes()),
             damaged_checkpoints: checkpoints.damaged.clone(),
             lenient,
+            buffer: Vec::new(),
             report,
             segments_read: 0,
             replayed: 0,
@@ -138,8 +141,9 @@ impl Walk {
         visitor: &mut dyn Visitor,
     ) -> Result<(), OpenError> {
         let id = surveyed.segment.id;
-        let bytes = surveyed
-            .read()
+        let mut bytes = std::mem::take(&mut self.buffer);
+        surveyed
+            .read_into(&mut bytes)
             .map_err(OpenError::io(format!("reading segment {id}")))?;
         let mut contents = Contents::default();
         let mut outcome = Ok(());
@@ -184,6 +188,7 @@ impl Walk {
         }
         self.contents.push(contents);
         visitor.segment(id, &scan);
+        self.buffer = bytes;
         Ok(())
     }
 

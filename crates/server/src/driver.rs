@@ -164,18 +164,16 @@ impl Node {
             || self.journal.evacuation_debt_bytes() > DEBT_SEGMENTS_MAX * settings.segment_bytes.0
     }
 
-    /// Wakes the publishers that wait for the journal, if it has caught up. True where some
-    /// still wait.
-    pub(crate) fn let_publishers_go_on(&self) -> bool {
+    /// Wakes the publishers that wait for the journal, if it has caught up.
+    pub(crate) fn let_publishers_go_on(&self) {
         let mut waiting = self.held_back.lock();
         if waiting.is_empty() || self.is_journal_behind() {
-            return !waiting.is_empty();
+            return;
         }
         for link in waiting.drain(..) {
             link.held_back.store(false, Ordering::Release);
             link.wake.notify_one();
         }
-        false
     }
 
     /// Why publishers are not read, as `connection.blocked` says it.

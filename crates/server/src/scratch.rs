@@ -154,7 +154,7 @@ impl Scratch for ScratchFile {
         if let (Some(file), Some(length)) = (self.file(), NonZeroU64::new(place_bytes(bytes))) {
             // Only a hint: what comes of it shows when the page is read.
             let advice = rustix::fs::Advice::WillNeed;
-            drop(rustix::fs::fadvise(file, place, Some(length), advice));
+            let _hint = rustix::fs::fadvise(file, place, Some(length), advice);
         }
     }
 

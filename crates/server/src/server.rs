@@ -114,6 +114,12 @@ impl Server {
             stopping,
             settings,
         });
+        let watched = Arc::downgrade(&node);
+        node.journal.on_room(move || {
+            if let Some(node) = watched.upgrade() {
+                node.publisher_waits.notify_one();
+            }
+        });
         let threads = Threads::start(&node)
             .map_err(|error| StartError(format!("cannot start threads: {error}")))?;
         // New virtual hosts are there once their first facts are on disk.
@@ -369,9 +375,26 @@ fn start_shards(
     let recovered = recovery.finish(&configured);
     let took_ms = clock.uptime_ms();
     for one in &recovered {
+        let (mut run, mut needed, mut found) = ((0, 0, 0), 0, 0);
         one.shard.needs(&mut |first, count, references| {
-            journal.need(one.id, first, count, references);
+            let (of, records, each) = run;
+            if each == references && of + records == first {
+                run.1 += count;
+                return;
+            }
+            needed += records;
+            found += journal.need(one.id, of, records, each);
+            run = (first, count, references);
         });
+        let (first, count, references) = run;
+        needed += count;
+        found += journal.need(one.id, first, count, references);
+        if found < needed {
+            log::error(
+                "records that queues need are missing; `menzil journal verify` names them",
+                &[("virtual_host", &one.name), ("records", &(needed - found))],
+            );
+        }
     }
     journal.needs_known();
     for mut one in recovered {
@@ -498,21 +521,16 @@ fn background_tasks(node: &Arc<Node>) -> Vec<JoinHandle<()>> {
 /// Tells publishers when the disk fills up and when it has room again.
 async fn watch_the_disk(node: Arc<Node>) {
     let mut stopping = node.stopping.subscribe();
-    let mut publishers_wait = false;
     let mut stall = Stall::default();
     loop {
-        // Segments are prepared between commits too, and publishers wait for them.
-        let pause = if publishers_wait {
-            PREPARER_LOOK_EVERY
-        } else {
-            DISK_LOOK_EVERY
-        };
+        // Segments are prepared between commits too, and publishers wait for them: the journal
+        // tells of each.
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(DISK_LOOK_EVERY) => {}
             () = node.publisher_waits.notified() => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
-        publishers_wait = node.let_publishers_go_on();
+        node.let_publishers_go_on();
         let full = node.journal.space() == Space::Full;
         let stalled = stall.looks_stalled(&node) && !full;
         let was_full = node.disk_full.swap(full, Ordering::AcqRel);
@@ -624,7 +642,6 @@ pub fn stats_socket(data_dir: &Path) -> PathBuf {
     data_dir.join("menzil.sock")
 }
 
-const PREPARER_LOOK_EVERY: Duration = Duration::from_millis(5);
 const DISK_LOOK_EVERY: Duration = Duration::from_millis(100);
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(10);
 

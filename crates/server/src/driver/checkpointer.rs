@@ -117,5 +117,5 @@ fn checkpoint(node: &Node, shard: &ShardDriver) -> Result<(), String> {
 const FULL_AGE_MS_MAX: u64 = 1000;
 /// How long what can be set free waits for its checkpoint at most.
 const RECLAIM_AGE_MS: u64 = 3000;
-const TRIM_EVERY_MS: u64 = 15_000;
+const TRIM_EVERY_MS: u64 = 10_000;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
