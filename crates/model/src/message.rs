@@ -109,6 +109,20 @@ impl Message {
             .unwrap_or_default()
     }
 
+    /// Exchange, routing key and properties, one after the other.
+    pub fn envelope(&self) -> &[u8] {
+        self.data.get(..self.body_start()).unwrap_or_default()
+    }
+
+    /// Lengths of exchange, routing key and properties.
+    pub fn envelope_lengths(&self) -> [usize; 3] {
+        [
+            usize::from(self.exchange_bytes),
+            usize::from(self.routing_key_bytes),
+            self.properties_bytes as usize,
+        ]
+    }
+
     /// The part of the body that lies beside the envelope; empty where the body is in chunks.
     pub fn inline_body(&self) -> &[u8] {
         self.data.get(self.body_start()..).unwrap_or_default()

@@ -39,30 +39,36 @@ pub(super) struct Envelope<'a> {
     channel: u16,
     consumer_tag: &'a Name,
     number: u64,
-    parts: [&'a [u8]; 3],
+    /// Of exchange, routing key and properties.
+    lengths: [usize; 3],
+    parts: Parts<'a>,
+}
+
+/// Exchange, routing key and properties.
+#[derive(Clone, Copy)]
+enum Parts<'a> {
+    /// One after the other.
+    Joined(&'a [u8]),
+    Apart([&'a [u8]; 3]),
 }
 
 impl<'a> Envelope<'a> {
     /// The envelope and the body of a delivery, `None` where the body is not in one piece.
     #[inline]
     pub(super) fn of(delivery: &'a Delivering<'_>) -> Option<(Self, &'a [u8])> {
-        let (number, parts, body) = match delivery.content {
+        let (number, parts, lengths, body) = match delivery.content {
             Carried::Stored(message) if message.chunks().is_empty() => (
                 0,
-                [
-                    message.exchange(),
-                    message.routing_key(),
-                    message.properties(),
-                ],
+                Parts::Joined(message.envelope()),
+                message.envelope_lengths(),
                 message.inline_body(),
             ),
             Carried::Stored(_) => return None,
             Carried::Passing { publish, envelope } => match publish.body {
-                Body::Whole(body) => (
-                    envelope,
-                    [publish.exchange, publish.routing_key, publish.properties],
-                    body,
-                ),
+                Body::Whole(body) => {
+                    let parts = [publish.exchange, publish.routing_key, publish.properties];
+                    (envelope, Parts::Apart(parts), parts.map(<[u8]>::len), body)
+                }
                 Body::Parts(_) => return None,
             },
         };
@@ -70,6 +76,7 @@ impl<'a> Envelope<'a> {
             channel: delivery.to.channel.number(),
             consumer_tag: delivery.consumer_tag,
             number,
+            lengths,
             parts,
         };
         Some((envelope, body))
@@ -77,8 +84,8 @@ impl<'a> Envelope<'a> {
 
     /// Bytes of the content header frame.
     pub(super) fn header_frame_bytes(&self) -> usize {
-        let [_, _, properties] = self.parts;
-        CONTENT_HEADER_BYTES + properties.len()
+        let [_, _, properties] = self.lengths;
+        CONTENT_HEADER_BYTES + properties
     }
 }
 
@@ -126,58 +133,70 @@ impl Template {
         if self.number == envelope.number && self.number != 0 {
             return true;
         }
-        let is_same = self.has_parts(&envelope.parts);
+        let is_same = self.lengths == envelope.lengths && self.has(&envelope.parts);
         if is_same {
             self.number = envelope.number;
         }
         is_same
     }
 
-    fn has_parts(&self, parts: &[&[u8]; 3]) -> bool {
-        let mut rest = self.envelope.as_slice();
-        for (part, length) in parts.iter().zip(self.lengths) {
-            let Some((known, left)) = rest.split_at_checked(length) else {
-                return false;
-            };
-            if known != *part {
-                return false;
-            }
-            rest = left;
+    /// Where the lengths are equal, whether the bytes are.
+    fn has(&self, parts: &Parts<'_>) -> bool {
+        match parts {
+            Parts::Joined(whole) => self.envelope == *whole,
+            Parts::Apart(parts) => self.parts().eq(parts.iter().copied()),
         }
-        true
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.envelope.as_slice();
+        self.lengths.iter().map(move |length| {
+            let (part, left) = rest.split_at(rest.len().min(*length));
+            rest = left;
+            part
+        })
     }
 
     fn restart(&mut self, envelope: &Envelope<'_>) {
-        let [exchange, routing_key, properties] = envelope.parts;
         self.channel = envelope.channel;
         self.consumer_tag = envelope.consumer_tag.clone();
         self.number = envelope.number;
-        self.lengths = envelope.parts.map(<[u8]>::len);
+        self.lengths = envelope.lengths;
         self.envelope.clear();
-        for part in envelope.parts {
-            self.envelope.extend_from_slice(part);
+        match envelope.parts {
+            Parts::Joined(whole) => self.envelope.extend_from_slice(whole),
+            Parts::Apart(parts) => parts
+                .iter()
+                .for_each(|part| self.envelope.extend_from_slice(part)),
         }
-        let consumer_tag = envelope.consumer_tag.as_bytes();
-        let (channel, bytes) = (envelope.channel, &mut self.bytes);
+        self.fill();
+    }
+
+    fn fill(&mut self) {
+        let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
-        write_frame(bytes, METHOD, channel, |out| {
+        let (mut tag, mut body_size, channel) = (0, 0, self.channel);
+        let mut parts = self.parts();
+        write_frame(&mut bytes, METHOD, channel, |out| {
             BasicDeliver::ID.write(out);
-            out.put_short_string(consumer_tag);
-            self.tag = out.len();
+            out.put_short_string(self.consumer_tag.as_bytes());
+            tag = out.len();
             out.put_u64(0);
             out.put_u8(0);
-            out.put_short_string(exchange);
-            out.put_short_string(routing_key);
+            out.put_short_string(parts.next().unwrap_or_default());
+            out.put_short_string(parts.next().unwrap_or_default());
         });
-        write_frame(bytes, HEADER, channel, |out| {
+        write_frame(&mut bytes, HEADER, channel, |out| {
             out.put_u16(BasicDeliver::ID.class);
             out.put_u16(0);
-            self.body_size = out.len();
+            body_size = out.len();
             out.put_u64(0);
-            out.put(properties);
+            out.put(parts.next().unwrap_or_default());
         });
+        drop(parts);
         self.body = bytes.len();
-        write_frame_start(bytes, BODY, channel, 0);
+        write_frame_start(&mut bytes, BODY, channel, 0);
+        (self.tag, self.body_size, self.bytes) = (tag, body_size, bytes);
     }
 }
 

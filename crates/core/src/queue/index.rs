@@ -296,6 +296,13 @@ impl Index {
         Some(item)
     }
 
+    /// Puts in an entry that goes out to a consumer at once, of which the journal knows nothing.
+    pub(crate) fn insert_out(&mut self, item: Item, content: Arc<Message>) {
+        let held = Held::new(item, Some(content));
+        self.content_bytes += held.held_bytes();
+        self.unsettled.insert(held);
+    }
+
     fn count_out(&mut self, held: &Held) {
         self.ready_count -= 1;
         self.ready_bytes -= held.item.extent.body_bytes;

@@ -9,6 +9,7 @@ use menzil_model::{Fact, QueueId, Sequence};
 use super::Shard;
 use crate::queue::{Item, Queue, Settings};
 use crate::releases::Counted;
+use crate::slots::Place;
 
 impl Shard {
     /// Applies a fact; `index` is that of its record, 0 where it has none. For recovery the
@@ -157,15 +158,24 @@ impl Shard {
         *of_shard += count;
     }
 
-    /// Settles one entry: applied at once, written with others before the next fact.
-    pub(super) fn settle(&mut self, queue: QueueId, sequence: Sequence, durable: bool, why: Why) {
-        let range = Range {
-            first: sequence,
-            last: sequence,
+    /// Settles one entry that is out with a consumer: applied at once, written with others before
+    /// the next fact.
+    pub(super) fn settle(&mut self, (id, place): (QueueId, Place), sequence: Sequence, why: Why) {
+        let Some(queue) = self.queues.at_mut(place, id) else {
+            return;
         };
-        self.apply_settled(queue, &[range], why);
+        let Some(durable) = queue.index.settle(sequence, &mut self.releases) else {
+            return;
+        };
+        if why == Why::Acknowledged {
+            queue.counters.acknowledged += 1;
+            self.counters.acknowledged += 1;
+        } else {
+            queue.counters.rejected += 1;
+            self.counters.rejected += 1;
+        }
         if durable {
-            self.settling.add(queue, sequence, why);
+            self.settling.add(id, sequence, why);
         }
     }
 

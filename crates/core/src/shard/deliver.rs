@@ -5,44 +5,79 @@ use std::sync::Arc;
 use menzil_model::fact::Why;
 use menzil_model::{ConnectionId, Fact, Message, QueueId};
 
-use super::Shard;
-use crate::consumer::{Consumer, Taker};
+use super::{Connection, Shard};
+use crate::channel::Channel;
+use crate::command::ChannelKey;
+use crate::consumer::{Consumer, ConsumerId, Taker};
 use crate::deliveries::Delivery;
 use crate::effect::{Carried, Delivering, credit_bytes};
-use crate::queue::Item;
-use crate::slots::Place;
+use crate::queue::{Item, Queue};
+use crate::slots::{Place, Slots};
 use crate::turn::Turn;
 
-impl Shard {
+/// Those who may take an entry, and what says whether they can.
+pub(super) struct Takers<'a, 'b> {
+    pub(super) consumers: &'a Slots<ConsumerId, Consumer>,
+    pub(super) connections: &'b Slots<ConnectionId, Connection>,
+    pub(super) channels: &'b Slots<ChannelKey, Channel>,
+}
+
+impl<'a> Takers<'a, '_> {
+    /// The consumer of the queue whose turn it is, moved to the end of the line.
+    #[inline]
+    pub(super) fn next(&self, queue: &mut Queue) -> Option<(Taker, &'a Consumer)> {
+        let mut turns = 0;
+        let found = loop {
+            let taker = *queue.consumers.get(turns)?;
+            turns += 1;
+            if let Some(consumer) = self.consumers.at(taker.place, taker.consumer)
+                && self.can_take(consumer)
+            {
+                break (taker, consumer);
+            }
+        };
+        if queue.consumers.len() > 1 {
+            queue.consumers.rotate_left(turns);
+        }
+        Some(found)
+    }
+
     /// Whether the consumer may have one more: its own prefetch, its channel's, and the
     /// credit of its connection.
-    pub(super) fn can_take(&self, consumer: &Consumer) -> bool {
-        let key = consumer.channel;
+    #[inline]
+    fn can_take(&self, consumer: &Consumer) -> bool {
+        let (key, connection) = (consumer.channel, consumer.connection_place);
+        let connection = self.connections.at(connection, key.connection);
+        let channel = self.channels.at(consumer.channel_place, key);
         consumer.has_room()
-            && self
-                .connections
-                .at(consumer.connection_place, key.connection)
-                .is_some_and(|c| c.credit > 0)
-            && self
-                .channels
-                .at(consumer.channel_place, key)
-                .is_some_and(crate::channel::Channel::has_room)
+            && connection.is_some_and(|connection| connection.credit > 0)
+            && channel.is_some_and(Channel::has_room)
+    }
+}
+
+impl Shard {
+    /// Whether the consumer may have one more.
+    pub(super) fn can_take(&self, consumer: &Consumer) -> bool {
+        self.takers().can_take(consumer)
+    }
+
+    fn takers(&self) -> Takers<'_, '_> {
+        Takers {
+            consumers: &self.consumers,
+            connections: &self.connections,
+            channels: &self.channels,
+        }
     }
 
     /// The consumer whose turn it is, moved to the end of the line.
     fn next_consumer(&mut self, id: QueueId, place: Place) -> Option<Taker> {
-        let queue = self.queues.at(place, id)?;
-        let can_take = |taker: &Taker| {
-            self.consumers
-                .at(taker.place, taker.consumer)
-                .is_some_and(|consumer| self.can_take(consumer))
+        let takers = Takers {
+            consumers: &self.consumers,
+            connections: &self.connections,
+            channels: &self.channels,
         };
-        let turns = queue.consumers.iter().position(can_take)?;
         let queue = self.queues.at_mut(place, id)?;
-        if queue.consumers.len() > 1 {
-            queue.consumers.rotate_left(turns + 1);
-        }
-        queue.consumers.back().copied()
+        takers.next(queue).map(|(taker, _)| taker)
     }
 
     /// Delivers until the queue is empty, nobody can take more, or the head is not here.
@@ -124,7 +159,20 @@ impl Shard {
             content: Carried::Stored(message),
         });
         if no_ack {
-            self.settle(id, item.sequence, item.durable, Why::Acknowledged);
+            self.settle((id, place), item.sequence, Why::Acknowledged);
+        }
+    }
+
+    /// Notes a delivery that its consumer is to settle.
+    pub(super) fn note_out(&mut self, taker: Taker, delivery: Delivery) {
+        let Some(consumer) = self.consumers.at_mut(taker.place, taker.consumer) else {
+            return;
+        };
+        consumer.unsettled += 1;
+        let (place, key) = (consumer.channel_place, consumer.channel);
+        if let Some(channel) = self.channels.at_mut(place, key) {
+            channel.consumed_unsettled += 1;
+            channel.deliveries.insert(delivery);
         }
     }
 
@@ -197,7 +245,7 @@ impl Shard {
         let keys: Vec<_> = connection
             .channels
             .iter()
-            .map(|channel| crate::command::ChannelKey {
+            .map(|channel| ChannelKey {
                 connection: id,
                 channel: *channel,
             })
@@ -209,7 +257,7 @@ impl Shard {
     }
 
     /// Touches every queue that the channel consumes from.
-    pub(super) fn touch_queues_of(&mut self, key: crate::command::ChannelKey) {
+    pub(super) fn touch_queues_of(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get(&key) else {
             return;
         };

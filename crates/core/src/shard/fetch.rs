@@ -8,6 +8,7 @@ use menzil_model::{Fact, Message, QueueId, Sequence};
 use super::Shard;
 use crate::effect::Effect;
 use crate::queue::{Body, RunMax};
+use crate::slots::Place;
 use crate::turn::Turn;
 
 /// Messages that are asked for at once.
@@ -95,10 +96,13 @@ impl Shard {
 
     /// At the end of a turn: takes note of what the queue holds in memory, and has others let
     /// go of theirs where all together hold too much, first those from which nothing goes out.
-    pub(super) fn note_content(&mut self, id: QueueId) {
-        if let Some(queue) = self.queues.get_mut(&id) {
+    pub(super) fn note_content(&mut self, id: QueueId, place: Place) {
+        if let Some(queue) = self.queues.at_mut(place, id) {
             let bytes = queue.index.content_bytes();
             self.content.note(id, &mut queue.content, bytes);
+        }
+        if !self.content.is_over() {
+            return;
         }
         let mut turns = 2 * self.content.line_len();
         while self.content.is_over() && turns > 0 {

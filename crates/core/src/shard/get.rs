@@ -84,7 +84,7 @@ impl Shard {
         };
         turn.send(key, after, output);
         if no_ack {
-            self.settle(id, item.sequence, item.durable, Why::Acknowledged);
+            self.settle((id, place), item.sequence, Why::Acknowledged);
         }
     }
 

@@ -390,7 +390,7 @@ impl Shard {
                 }
                 self.reset_timer(id);
             }
-            self.note_content(id);
+            self.note_content(id, place);
         }
     }
 

@@ -116,23 +116,14 @@ impl Shard {
 
     /// Does to the entry what the verdict says.
     pub(super) fn carry_out(&mut self, turn: &mut Turn<'_>, delivery: &Delivery, verdict: Verdict) {
-        let Some(queue) = self.queues.at_mut(delivery.queue_place, delivery.queue) else {
-            return;
-        };
-        let durable = queue.index.is_durable(delivery.sequence);
+        let place = (delivery.queue, delivery.queue_place);
         match verdict {
-            Verdict::Acknowledge => {
-                self.settle(
-                    delivery.queue,
-                    delivery.sequence,
-                    durable,
-                    Why::Acknowledged,
-                );
-            }
-            Verdict::Reject => {
-                self.settle(delivery.queue, delivery.sequence, durable, Why::Rejected);
-            }
+            Verdict::Acknowledge => self.settle(place, delivery.sequence, Why::Acknowledged),
+            Verdict::Reject => self.settle(place, delivery.sequence, Why::Rejected),
             Verdict::Requeue => {
+                let Some(queue) = self.queues.at_mut(place.1, place.0) else {
+                    return;
+                };
                 if queue.index.put_back(delivery.sequence) {
                     queue.counters.requeued += 1;
                     self.counters.requeued += 1;

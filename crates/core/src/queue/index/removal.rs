@@ -8,6 +8,7 @@ use menzil_model::fact::Range;
 use super::Index;
 use crate::queue::item::{Held, Item};
 use crate::queue::page::Page;
+use crate::releases::Releases;
 
 /// Is told what left.
 pub(crate) trait Gone {
@@ -54,6 +55,14 @@ impl Index {
             self.refill();
             gone.entry(&held.item);
         }
+    }
+
+    /// Removes an entry that is out with a consumer. Tells whether the journal has it.
+    pub(crate) fn settle(&mut self, sequence: Sequence, releases: &mut Releases) -> Option<bool> {
+        let held = self.unsettled.remove(sequence)?;
+        self.content_bytes -= held.held_bytes();
+        releases.entry(&held.item);
+        Some(held.item.durable)
     }
 
     /// Takes one ready entry out of the order.
