@@ -130,7 +130,7 @@ fn read(node: &Node, fetch: &Fetch) -> Read {
     let mut unread = Vec::new();
     for wanted in &fetch.wanted {
         let message = match message_of(wanted, record) {
-            Ok(message) => Some(Arc::new(message)),
+            Ok(message) => Some(message),
             Err(why) => {
                 unread.push((wanted.origin.index, why));
                 None
@@ -148,7 +148,7 @@ fn records_of(wanted: &Wanted) -> impl Iterator<Item = u64> {
 fn message_of<'a>(
     wanted: &Wanted,
     record: impl Fn(u64) -> Result<&'a Vec<u8>, String>,
-) -> Result<Message, String> {
+) -> Result<Arc<Message>, String> {
     let chunks = wanted
         .chunks
         .indexes()
