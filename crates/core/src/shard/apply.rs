@@ -81,7 +81,8 @@ impl Shard {
         if let Some(at) = queue.timer {
             self.timers.remove(&(at, id));
         }
-        self.content.forget(queue.content);
+        self.content
+            .forget(queue.content, |id| self.queues.contains_key(id));
         queue.index.clear(&mut Counted {
             count: 0,
             releases: &mut self.releases,
