@@ -2,7 +2,13 @@
 //!
 //! `cargo run --release -p menzil-core --example footprint [MESSAGES]`
 
-#![expect(clippy::print_stdout, reason = "it is what the program is for")]
+#![expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::cast_precision_loss,
+    reason = "it measures and tells"
+)]
 
 use std::time::Instant;
 
@@ -137,7 +143,7 @@ fn backlog(what: &str, messages: u64, size: impl Fn(u64) -> usize) {
     println!(
         "{what}: {messages} messages, {:.0} ns each, memory grew by {:.1} MiB, {:.2} bytes each",
         started.elapsed().as_nanos() as f64 / messages as f64,
-        grown as f64 / 1048576.0,
+        grown as f64 / 1_048_576.0,
         grown as f64 / messages as f64,
     );
     let timed = Instant::now();

@@ -31,6 +31,8 @@ pub(crate) struct ContentMemory {
     bytes: u64,
     bytes_max: u64,
     line: VecDeque<QueueId>,
+    /// Queues in the line that are gone.
+    gone: usize,
 }
 
 impl ContentMemory {
@@ -63,8 +65,8 @@ impl ContentMemory {
 
     /// Bytes that a queue may ask to have read at once.
     pub(crate) fn run_bytes(&self) -> u64 {
-        let others = self.line.len().max(1) as u64;
-        (self.bytes_max / 2 / others).min(RUN_BYTES_MAX)
+        let (half, others) = (self.bytes_max / 2, self.line.len().max(1) as u64);
+        (half / others).clamp(half.min(RUN_BYTES_LEAST), RUN_BYTES_MAX)
     }
 
     /// Takes note of what a queue holds now.
@@ -77,9 +79,20 @@ impl ContentMemory {
         }
     }
 
-    /// A queue is gone.
-    pub(crate) fn forget(&mut self, holding: Holding) {
+    /// A queue is gone; `is_there` knows those that are not. It may stand in the line for a
+    /// while, but no more of its kind than others.
+    pub(crate) fn forget(&mut self, holding: Holding, is_there: impl Fn(&QueueId) -> bool) {
         self.bytes -= holding.bytes;
+        self.gone += usize::from(holding.in_line);
+        if self.gone > GONE_MAX && 2 * self.gone > self.line.len() {
+            self.line.retain(is_there);
+            self.gone = 0;
+        }
+    }
+
+    /// The queue whose turn it was is gone.
+    pub(crate) fn was_gone(&mut self) {
+        self.gone = self.gone.saturating_sub(1);
     }
 
     /// Queues that wait for their turn.
@@ -128,3 +141,24 @@ impl ContentMemory {
 const IDLE_REACH_BYTES: u64 = 256 << 10;
 
 const RUN_BYTES_MAX: u64 = 256 << 10;
+const RUN_BYTES_LEAST: u64 = 16 << 10;
+
+/// Queues that are gone and not worth a look through the line.
+const GONE_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_that_are_gone_do_not_fill_the_line() {
+        let mut memory = ContentMemory::new(1 << 20);
+        for id in 0..10_000 {
+            let mut holding = Holding::default();
+            memory.note(QueueId(id), &mut holding, 100);
+            memory.forget(holding, |_| false);
+        }
+        assert_eq!(memory.bytes(), 0);
+        assert!(memory.line_len() <= 2 * GONE_MAX);
+    }
+}

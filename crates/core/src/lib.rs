@@ -18,9 +18,11 @@ mod queue;
 mod refusal;
 mod releases;
 mod route;
+mod scratch;
 mod settling;
 mod shard;
 mod slots;
+pub mod testing;
 mod topology;
 mod turn;
 
@@ -35,5 +37,6 @@ pub use effect::{
 pub use log::Log;
 pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};
+pub use scratch::Scratch;
 pub use shard::{Frozen, QueueSummary, Shard, ShardSettings, Summary};
 pub use topology::{Routed, RoutingKeys, Targets, Topology, check_binding, strip_bcc};

@@ -4,10 +4,9 @@
 
 use std::collections::VecDeque;
 
-use menzil_model::fact::Packed;
-
 use crate::log::Log;
 use crate::queue::{Form, Gone, Item, Page, needs_of};
+use crate::scratch::Shelved;
 
 /// Pages that are told of at once.
 const PAGES_AT_ONCE: usize = 512;
@@ -19,7 +18,7 @@ pub(crate) struct Releases {
     active: bool,
     /// Consecutive records, each needed by one entry less: the first, and how many.
     runs: Vec<(u64, u64)>,
-    pages: VecDeque<Packed>,
+    pages: VecDeque<Shelved>,
 }
 
 impl Releases {
@@ -45,7 +44,7 @@ impl Releases {
 
     fn page(&mut self, page: Page) {
         match page.form {
-            Form::Packed(packed) if self.active => self.pages.push_back(packed),
+            Form::Packed(page) if self.active => self.pages.push_back(page),
             Form::Packed(_) => {}
             Form::Plain(entries) => entries.iter().for_each(|held| self.entry(&held.item)),
         }
@@ -67,7 +66,7 @@ impl Releases {
         }
         let slice = self.pages.len().min(PAGES_AT_ONCE);
         for page in self.pages.drain(..slice) {
-            page.needs(&mut tell);
+            page.packed().needs(&mut tell);
         }
         if self.pages.is_empty() && self.pages.capacity() > PAGES_AT_ONCE {
             self.pages = VecDeque::new();

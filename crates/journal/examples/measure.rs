@@ -46,8 +46,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let journal = Journal::open(OsDisk::new(folder)?, Options::default(), &mut Nobody)?;
         println!("opened in {:?}: {}", start.elapsed(), journal.report());
         many_threads(&journal, threads, length)?;
-        let index = journal.committed(ShardId(1));
-        journal.install_checkpoint(ShardId(1), index, &[b"nothing"], std::iter::empty())?;
+        journal.needs_known();
+        let freeze = journal.freeze(ShardId(1));
+        journal.install_checkpoint(freeze, &[b"nothing"])?;
     }
     Ok(())
 }
@@ -72,7 +73,7 @@ fn lone_commits(folder: &Path, journal: &Journal<OsDisk>) -> Result<(), Box<dyn 
         }
         for _ in 0..400 {
             let start = Instant::now();
-            journal.append(ShardId(1), Class::Message, |bytes| {
+            journal.append(ShardId(1), Class::Message, 0, |bytes| {
                 bytes.extend_from_slice(&[7; 100]);
             });
             journal.step()?;
@@ -120,7 +121,7 @@ fn many_threads(
                         let mut batch = journal.batch();
                         for _ in 0..16 {
                             let encode = |bytes: &mut Vec<u8>| bytes.extend_from_slice(&payload);
-                            batch.append(ShardId(1), Class::Message, encode);
+                            batch.append(ShardId(1), Class::Message, 0, encode);
                         }
                     }
                 })

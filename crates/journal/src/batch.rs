@@ -104,6 +104,11 @@ impl BatchHeader {
     }
 }
 
+/// Whether the bytes begin like a batch.
+pub(crate) fn is_magic(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
 /// A set of record classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Classes(u16);

@@ -13,16 +13,18 @@
 
 use std::fmt;
 use std::io;
+use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering;
 
 use menzil_model::ShardId;
 
-use crate::directory::LiveCount;
 use crate::disk::{Disk, DiskFile, is_full, read_all};
 use crate::error::StorageError;
-use crate::folder::{CHECKPOINT_RESERVES, Name, fill, temporary};
+use crate::folder::{CHECKPOINT_RESERVES, EVACUATION_RESERVE, Name, fill, temporary};
 use crate::journal::{Journal, locked, reading, writing};
 use crate::layout::{put, u32_at, u64_at};
 use crate::preparer::folder;
+use crate::releases::Release;
 
 /// Why a checkpoint was not installed. The one before it stays current.
 #[derive(Debug)]
@@ -67,17 +69,60 @@ impl fmt::Display for CheckpointError {
 
 impl std::error::Error for CheckpointError {}
 
+/// The moment that a checkpoint is of: the last record of the shard, and which files nobody
+/// needs by then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a freeze without its checkpoint sets nothing free"]
+pub struct Freeze {
+    shard: ShardId,
+    index: u64,
+    unneeded: Vec<u64>,
+}
+
+impl Freeze {
+    /// The record that the state stands after.
+    pub fn index(&self) -> u64 {
+        self.index
+    }
+}
+
+/// A freeze that lies about its place: a bug for the simulation to find.
+pub fn freeze_at(freeze: Freeze, index: u64) -> Freeze {
+    Freeze { index, ..freeze }
+}
+
 impl<D: Disk> Journal<D> {
-    /// Makes `payload` the state of the shard after its record `index`, and sets free the
-    /// segments that it does not need. `live` names, ascending, the records up to `index` that
-    /// the state still refers to.
+    /// To be called while the shard is held, after everything that it did was appended and
+    /// released; the state of that moment is what [`install_checkpoint`] takes.
+    ///
+    /// [`install_checkpoint`]: Self::install_checkpoint
+    pub fn freeze(&self, shard: ShardId) -> Freeze {
+        let index = self.appended(shard);
+        self.count_committed_releases();
+        let unneeded = if self.needs_known.load(Ordering::Acquire) {
+            reading(&self.directory).unneeded(shard, index)
+        } else {
+            Vec::new()
+        };
+        Freeze {
+            shard,
+            index,
+            unneeded,
+        }
+    }
+
+    /// Makes `payload` the state of the shard at the freeze, and sets free the files that nobody
+    /// needed then: neither this state nor any later one names a record in them.
     pub fn install_checkpoint(
         &self,
-        shard: ShardId,
-        index: u64,
+        freeze: Freeze,
         payload: &[&[u8]],
-        live: impl Iterator<Item = u64>,
     ) -> Result<(), CheckpointError> {
+        let Freeze {
+            shard,
+            index,
+            unneeded,
+        } = freeze;
         match self.check() {
             Ok(()) | Err(StorageError::Closed) => {}
             Err(error) => return Err(CheckpointError::Storage(error)),
@@ -93,12 +138,14 @@ impl<D: Disk> Journal<D> {
         }
         self.write_checkpoint(shard, index, payload)?;
         checkpoints.insert(shard, index);
-        self.counts.checkpoint();
+        drop(checkpoints);
+        let bytes = payload.iter().map(|part| part.len() as u64).sum();
+        self.counts.checkpoint(bytes);
         self.reserve_later();
-        let count = self.count_live(shard, live.take_while(|live| *live <= index));
+        self.evacuate_soon();
         let mut directory = writing(&self.directory);
-        directory.set_live(shard, index, &count);
-        let dead = directory.take_dead(&checkpoints);
+        directory.set_free(shard, &unneeded);
+        let dead = directory.take_dead();
         drop(directory);
         self.remove_older(shard, index)
             .and_then(|()| self.recycle(dead))
@@ -106,15 +153,24 @@ impl<D: Disk> Journal<D> {
             .map_err(CheckpointError::Storage)
     }
 
-    /// Counts in slices, so that a commit never waits for the whole of a long list.
-    fn count_live(&self, shard: ShardId, live: impl Iterator<Item = u64>) -> LiveCount {
-        let mut live = live.peekable();
-        let mut count = LiveCount::new();
-        while live.peek().is_some() {
-            let slice: Vec<u64> = live.by_ref().take(LIVE_SLICE).collect();
-            reading(&self.directory).count_live(shard, &slice, &mut count);
+    /// Bytes of the files that the next checkpoints would set free.
+    pub fn unneeded_bytes(&self) -> u64 {
+        if !self.needs_known.load(Ordering::Acquire) {
+            return 0;
         }
-        count
+        reading(&self.directory).unneeded_bytes(|shard| self.committed(shard))
+    }
+
+    /// Counts the releases that wait for a commit though their records are on disk already, so
+    /// that a freeze knows of them.
+    fn count_committed_releases(&self) {
+        let mut pending = locked(&self.pending);
+        let releases = pending.releases.take();
+        let is_on_disk = |release: &Release| release.last() <= self.committed(release.shard);
+        let (counted, later): (Vec<_>, Vec<_>) = releases.into_iter().partition(is_on_disk);
+        pending.releases.put_back(later);
+        drop(pending);
+        self.count_releases(&counted);
     }
 
     fn write_checkpoint(
@@ -174,9 +230,16 @@ impl<D: Disk> Journal<D> {
     }
 }
 
+/// Keeps space aside for a step of evacuation.
+pub(crate) fn keep_evacuation_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
+    let wanted = journal.options.evacuation_reserve_bytes;
+    set_aside(journal, EVACUATION_RESERVE, wanted..=u64::MAX, wanted)
+}
+
 /// Keeps space aside for the next checkpoint: at least what the options say and what the owner
-/// expects; as long as nobody has said what to expect, twice the largest there is.
-pub(crate) fn keep_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
+/// expects; as long as nobody has said what to expect, twice the largest there is. If `trim`,
+/// also not much more.
+pub(crate) fn keep_reserve<D: Disk>(journal: &Journal<D>, trim: bool) -> io::Result<()> {
     if journal.options.checkpoint_reserve_bytes == 0 {
         return Ok(());
     }
@@ -188,33 +251,32 @@ pub(crate) fn keep_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
             wanted = wanted.max(journal.disk.open(&name)?.len()?.saturating_mul(2));
         }
     }
+    // In steps, so that a growing backlog does not write it again for each segment.
+    let made = wanted.saturating_add(expected / 2);
+    let most = if trim { made } else { u64::MAX };
     for reserve in CHECKPOINT_RESERVES {
-        keep_one(journal, reserve, wanted, expected)?;
+        set_aside(journal, reserve, wanted..=most, made)?;
     }
     Ok(())
 }
 
-fn keep_one<D: Disk>(
+/// A file of that many bytes is there under that name; if it has to be made, it has `bytes`.
+fn set_aside<D: Disk>(
     journal: &Journal<D>,
-    reserve: &str,
-    wanted: u64,
-    expected: u64,
+    name: &str,
+    enough: RangeInclusive<u64>,
+    bytes: u64,
 ) -> io::Result<()> {
-    let kept = journal
-        .disk
-        .open(reserve)
-        .and_then(|file| file.len())
-        .unwrap_or(0);
-    if kept >= wanted {
+    let kept = journal.disk.open(name).and_then(|file| file.len());
+    if enough.contains(&kept.unwrap_or(0)) || bytes == 0 {
         return Ok(());
     }
-    // In steps, so that a growing backlog does not write it again for each segment.
-    let wanted = wanted.saturating_add(expected / 2);
-    let temporary = temporary(reserve);
+    let temporary = temporary(name);
     let made = journal.disk.create(&temporary).and_then(|file| {
-        file.zero_fill(wanted)?;
+        file.zero_fill(bytes)?;
+        journal.counts.zeroed(bytes);
         file.sync_data()?;
-        journal.disk.rename(&temporary, reserve)
+        journal.disk.rename(&temporary, name)
     });
     if made.is_err() {
         drop(journal.disk.remove(&temporary));
@@ -265,7 +327,6 @@ fn encode_header(shard: ShardId, index: u64, payload: &[&[u8]]) -> [u8; HEADER] 
     header
 }
 
-const LIVE_SLICE: usize = 4096;
 const HEADER: usize = 48;
 const PAYLOAD_CRC: usize = 32;
 const HEADER_CRC: usize = 36;

@@ -1,71 +1,61 @@
-//! Where each record lies: segment and offset by position.
+//! Where each record lies and who needs it: by position to a file and a stretch of it.
 //!
-//! Lacks payloads and lengths: four bytes a record. Invariant: the offsets of a run never fall,
-//! and the runs of a shard do not overlap.
+//! Lacks payloads and files' names. Invariant: the runs of a shard in segments do not overlap;
+//! a record that is in several files, because it was evacuated, is counted in one of them.
 //!
 //! ```text
-//! shard → first index → segment                 (one entry for each segment of the shard)
-//! segment → shard → first index, [offset, …]    (dense: indexes are consecutive)
-//! offset with its lowest bit set: no record there; the rest is the offset before it
+//! shard → first index → segment, and its cold files
+//! file  → shard → run                                                   see contents.rs
 //! ```
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use menzil_model::{Map, Position, ShardId};
 
-use crate::layout::to_u32;
+use crate::contents::{Contents, Run};
+use crate::releases::Release;
 use crate::segment::Segment;
 
 /// All records that can be read.
 #[derive(Debug)]
 pub(crate) struct Directory<F> {
-    segments: BTreeMap<u64, Entry<F>>,
-    shards: Map<ShardId, BTreeMap<u64, u64>>,
+    files: BTreeMap<u64, Entry<F>>,
+    shards: Map<ShardId, Places>,
 }
 
-/// One segment in the directory.
+/// The files that have records of a shard.
+#[derive(Debug, Default)]
+struct Places {
+    /// Segments of the log, by their first index.
+    log: BTreeMap<u64, u64>,
+    /// Cold files, the newest first.
+    cold: Vec<u64>,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A part of the log that may grow.
+    Open,
+    /// A part of the log that no batch will follow in.
+    Sealed,
+    /// What was saved out of others.
+    Cold,
+}
+
+/// One file in the directory.
 #[derive(Debug)]
 pub(crate) struct Entry<F> {
     pub(crate) segment: Segment<F>,
     pub(crate) contents: Contents,
-    /// No batch will follow.
-    pub(crate) sealed: bool,
-    live: BTreeMap<ShardId, Live>,
+    pub(crate) kind: Kind,
 }
 
-/// What a segment holds; this is what a sidecar file keeps.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Contents {
-    /// Where the last batch ends.
-    pub(crate) end: u64,
-    pub(crate) first_number: u64,
-    pub(crate) last_number: u64,
-    /// The segment of the batch before the first.
-    pub(crate) previous: u64,
-    pub(crate) runs: BTreeMap<ShardId, Run>,
-}
-
-/// The records of one shard in one segment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) first: u64,
-    pub(crate) offsets: Vec<u32>,
-}
-
-/// What the last checkpoint of a shard still needs of a segment.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Live {
-    records: u64,
-    bytes: u64,
-}
-
-/// Live records by segment.
-pub(crate) type LiveCount = BTreeMap<u64, Live>;
-
-/// How much of a segment is still needed.
+/// How much of a segment, or of a cold file, is still needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentUse {
-    /// Number in the segment's file name.
+    /// Number in the file's name.
     pub segment: u64,
     /// Length of the file.
     pub length: u64,
@@ -73,282 +63,432 @@ pub struct SegmentUse {
     pub used_bytes: u64,
     /// Records it holds.
     pub records: u64,
-    /// Records that a checkpoint names or that lie past one.
+    /// Records that somebody needs.
     pub live_records: u64,
-    /// Their bytes, headers included.
+    /// About their bytes, headers included.
     pub live_bytes: u64,
     /// Whether no batch will follow.
     pub sealed: bool,
+    /// Whether it holds what was evacuated.
+    pub cold: bool,
+}
+
+/// Where a record lies.
+#[derive(Debug)]
+pub(crate) struct Place<F> {
+    pub(crate) segment: Segment<F>,
+    /// From a record at or shortly before it to one after it, or to the end.
+    pub(crate) stretch: Range<u64>,
 }
 
 impl<F> Default for Directory<F> {
     fn default() -> Self {
         Self {
-            segments: BTreeMap::new(),
+            files: BTreeMap::new(),
             shards: Map::default(),
         }
     }
 }
 
 impl<F> Directory<F> {
-    /// Adds a segment with what it holds.
-    pub(crate) fn add(&mut self, segment: Segment<F>, contents: Contents, sealed: bool) {
+    /// Adds a file with what it holds.
+    pub(crate) fn add(&mut self, segment: Segment<F>, contents: Contents, kind: Kind) {
+        let id = segment.id;
         for (shard, run) in &contents.runs {
             self.shards
                 .entry(*shard)
                 .or_default()
-                .insert(run.first, segment.id);
+                .add(id, run.first, kind);
         }
-        let entry = Entry {
+        let mut entry = Entry {
             segment,
             contents,
-            sealed,
-            live: BTreeMap::new(),
+            kind,
         };
-        self.segments.insert(entry.segment.id, entry);
+        if kind != Kind::Open {
+            entry.contents.runs.values_mut().for_each(Run::seal);
+        }
+        self.files.insert(id, entry);
     }
 
     /// Adds the records of a batch that was committed to a segment.
-    pub(crate) fn commit(
+    pub(crate) fn commit<'a>(
         &mut self,
         segment: &Segment<F>,
-        records: &[(Position, u32)],
+        runs: impl Iterator<Item = (ShardId, &'a Run)>,
         number: u64,
         previous: u64,
         end: u64,
     ) {
-        let entry = self.segments.entry(segment.id).or_insert_with(|| Entry {
+        let entry = self.files.entry(segment.id).or_insert_with(|| Entry {
             segment: segment.clone(),
             contents: Contents {
                 first_number: number,
                 previous,
                 ..Contents::default()
             },
-            sealed: false,
-            live: BTreeMap::new(),
+            kind: Kind::Open,
         });
         entry.contents.end = end;
         entry.contents.last_number = number;
-        for (position, offset) in records {
-            if entry.contents.push(*position, *offset) {
-                self.shards
-                    .entry(position.shard)
-                    .or_default()
-                    .insert(position.index, segment.id);
+        for (shard, batch) in runs {
+            let run = entry.contents.runs.entry(shard).or_default();
+            if run.records == 0 {
+                let places = self.shards.entry(shard).or_default();
+                places.add(segment.id, batch.first, Kind::Open);
             }
+            run.extend(batch);
         }
     }
 
     pub(crate) fn seal(&mut self, segment: u64) {
-        if let Some(entry) = self.segments.get_mut(&segment) {
-            entry.sealed = true;
+        if let Some(entry) = self.files.get_mut(&segment) {
+            entry.kind = Kind::Sealed;
+            entry.contents.runs.values_mut().for_each(Run::seal);
         }
     }
 
-    pub(crate) fn entry(&self, segment: u64) -> Option<&Entry<F>> {
-        self.segments.get(&segment)
+    pub(crate) fn entry(&self, file: u64) -> Option<&Entry<F>> {
+        self.files.get(&file)
     }
 
-    /// The segment, the offset and an upper bound of the bytes of a record.
-    pub(crate) fn find(&self, position: Position) -> Option<(Segment<F>, u32, u64)> {
-        let (_, segment) = self
-            .shards
-            .get(&position.shard)?
-            .range(..=position.index)
-            .next_back()?;
-        let entry = self.segments.get(segment)?;
-        let offset = entry
-            .contents
-            .runs
-            .get(&position.shard)?
-            .offset(position.index)?;
-        Some((
-            entry.segment.clone(),
-            offset,
-            entry.contents.size_at(offset),
-        ))
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry<F>> {
+        self.files.values()
     }
 
-    /// Counts which records the checkpoint of a shard still needs; they come ascending.
-    pub(crate) fn count_live(&self, shard: ShardId, live: &[u64], count: &mut LiveCount) {
-        let Some(firsts) = self.shards.get(&shard) else {
-            return;
-        };
-        for index in live {
-            if let Some((_, segment)) = firsts.range(..=*index).next_back()
-                && let Some(entry) = self.segments.get(segment)
-                && let Some(run) = entry.contents.runs.get(&shard)
-                && let Some(offset) = run.offset(*index)
-            {
-                let live = count.entry(*segment).or_default();
-                live.records += 1;
-                live.bytes += entry.contents.size_at(offset);
+    /// Where the record lies. One that was evacuated may be in two places, which say the same.
+    pub(crate) fn find(&self, position: Position) -> Option<Place<F>> {
+        let places = self.shards.get(&position.shard)?;
+        places
+            .candidates(position.index)
+            .find_map(|file| self.files.get(&file)?.place(position))
+    }
+
+    /// Counts releases; those of records that are nowhere, or that nobody needed, are left over.
+    pub(crate) fn release(&mut self, releases: &[Release]) -> u64 {
+        let mut unknown = 0;
+        let mut missed = Vec::new();
+        for release in releases {
+            self.release_in_log(release, &mut missed);
+            for (index, count) in missed.drain(..) {
+                unknown += u64::from(self.release_cold(release.shard, index, count));
             }
         }
+        unknown
     }
 
-    /// Takes over what was counted for the checkpoint of a shard at `index`.
-    pub(crate) fn set_live(&mut self, shard: ShardId, index: u64, count: &LiveCount) {
-        let Some(firsts) = self.shards.get(&shard) else {
-            return;
+    /// Adds references to consecutive records; how many of those are there.
+    pub(crate) fn need(&mut self, shard: ShardId, first: u64, last: u64, count: u32) -> u64 {
+        let Some(places) = self.shards.get(&shard) else {
+            return 0;
         };
-        for (_, segment) in firsts.range(..=index) {
-            if let Some(entry) = self.segments.get_mut(segment) {
-                let live = count.get(segment).copied().unwrap_or_default();
-                entry.live.insert(shard, live);
+        let mut needed = 0;
+        let mut elsewhere = Vec::new();
+        let mut next = first;
+        for file in places.between(first, last) {
+            let entry = self.files.get_mut(&file);
+            let Some(run) = entry.and_then(|entry| entry.contents.runs.get_mut(&shard)) else {
+                continue;
+            };
+            if next < run.first {
+                elsewhere.push((next, run.first - 1));
             }
+            needed += run.need(first.max(run.first), last.min(run.last), count, &|_| false);
+            next = next.max(run.last.saturating_add(1));
         }
+        if next <= last {
+            elsewhere.push((next, last));
+        }
+        let cold = places.cold.clone();
+        for (first, last) in elsewhere {
+            needed += self.need_cold(shard, &cold, first, last, count);
+        }
+        needed
     }
 
-    /// Takes out the sealed segments that nobody needs.
-    pub(crate) fn take_dead(&mut self, checkpoints: &Map<ShardId, u64>) -> Vec<Segment<F>> {
-        let dead: Vec<u64> = self
-            .segments
-            .iter()
-            .filter(|(_, entry)| entry.is_dead(checkpoints))
-            .map(|(id, _)| *id)
+    /// Where a record is both in a segment and in a cold file, because there was no time to
+    /// set the segment free, the newest cold file is the one that counts.
+    pub(crate) fn settle_copies(&mut self) {
+        let cold: Vec<u64> = self
+            .files
+            .values()
+            .filter(|entry| entry.kind == Kind::Cold)
+            .map(|entry| entry.segment.id)
             .collect();
+        for file in cold.into_iter().rev() {
+            self.take_over(file);
+        }
+    }
+
+    /// Moves the references of all records that a cold file holds to it, unless a newer one has
+    /// them.
+    pub(crate) fn take_over(&mut self, file: u64) {
+        let Some(entry) = self.files.get(&file) else {
+            return;
+        };
+        let mut moved = Vec::new();
+        for (shard, run) in &entry.contents.runs {
+            let Some(places) = self.shards.get(shard) else {
+                continue;
+            };
+            for (index, rank) in run.ranks(0, u64::MAX) {
+                let is_newer = |other: u64| other > file && self.is_cold(other);
+                let others = places.candidates(index);
+                let others = others.filter(|other| *other != file && !is_newer(*other));
+                for other in others {
+                    let run = self.files.get(&other);
+                    let run = run.and_then(|entry| entry.contents.runs.get(shard));
+                    let found = run.and_then(|run| Some((run, run.rank(index)?)));
+                    if let Some((run, old)) = found.filter(|(run, old)| run.references.of(*old) > 0)
+                    {
+                        moved.push((*shard, rank, other, old, run.references.of(old)));
+                    }
+                }
+            }
+        }
+        for (shard, rank, other, old, count) in moved {
+            if let Some(run) = self.run_mut(other, shard) {
+                run.references.take(old, count);
+            }
+            if let Some(run) = self.run_mut(file, shard) {
+                let records = run.records;
+                run.references.add(rank, count, records);
+            }
+        }
+    }
+
+    /// Moves the references of a record from one file to another.
+    pub(crate) fn forward(&mut self, shard: ShardId, index: u64, source: u64, target: u64) {
+        let Some(run) = self.run_mut(source, shard) else {
+            return;
+        };
+        let Some(rank) = run.rank(index) else { return };
+        let count = run.references.take(rank, u32::MAX);
+        if count == 0 {
+            return;
+        }
+        if let Some(run) = self.run_mut(target, shard)
+            && let Some(rank) = run.rank(index)
+        {
+            let records = run.records;
+            run.references.add(rank, count, records);
+        }
+    }
+
+    /// Files that hold nothing of the shard that is needed and nothing past the index.
+    pub(crate) fn unneeded(&self, shard: ShardId, index: u64) -> Vec<u64> {
+        let unneeded = |entry: &&Entry<F>| {
+            let run = entry.contents.runs.get(&shard);
+            entry.kind != Kind::Open
+                && run
+                    .is_some_and(|run| !run.free && run.references.live() == 0 && run.last <= index)
+        };
+        let files = self.files.values().filter(unneeded);
+        files.map(|entry| entry.segment.id).collect()
+    }
+
+    /// A checkpoint of the shard needs nothing of these files.
+    pub(crate) fn set_free(&mut self, shard: ShardId, files: &[u64]) {
+        for file in files {
+            if let Some(run) = self.run_mut(*file, shard) {
+                debug_assert!(run.references.live() == 0, "what is free is not needed");
+                run.references.seal();
+                run.free = true;
+            }
+        }
+    }
+
+    /// Bytes of the files that checkpoints at these indexes would set free.
+    pub(crate) fn unneeded_bytes(&self, index: impl Fn(ShardId) -> u64) -> u64 {
+        let is_unneeded = |entry: &&Entry<F>| {
+            let gone = |(shard, run): (&ShardId, &Run)| {
+                run.free || run.references.live() == 0 && run.last <= index(*shard)
+            };
+            entry.kind != Kind::Open && entry.contents.runs.iter().all(gone)
+        };
+        let unneeded = self.files.values().filter(is_unneeded);
+        unneeded.map(|entry| entry.segment.length).sum()
+    }
+
+    /// Takes out the files that nobody needs.
+    pub(crate) fn take_dead(&mut self) -> Vec<Entry<F>> {
+        let is_dead = |entry: &&Entry<F>| {
+            entry.kind != Kind::Open && entry.contents.runs.values().all(|run| run.free)
+        };
+        let dead = self.files.values().filter(is_dead);
+        let dead: Vec<u64> = dead.map(|entry| entry.segment.id).collect();
         dead.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 
-    /// How much of each segment is still needed.
-    pub(crate) fn uses(&self, checkpoints: &Map<ShardId, u64>) -> Vec<SegmentUse> {
-        self.segments
-            .values()
-            .map(|entry| entry.usage(checkpoints))
-            .collect()
+    /// How much of each file is still needed.
+    pub(crate) fn uses(&self) -> Vec<SegmentUse> {
+        self.files.values().map(Entry::usage).collect()
     }
 
-    fn remove(&mut self, segment: u64) -> Option<Segment<F>> {
-        let entry = self.segments.remove(&segment)?;
+    /// The bytes that finding and counting take in memory.
+    pub(crate) fn memory(&self) -> u64 {
+        let runs = self
+            .files
+            .values()
+            .flat_map(|entry| entry.contents.runs.values());
+        runs.map(|run| {
+            let marks = run.marks.capacity() * size_of::<crate::contents::Mark>();
+            (marks + run.gaps.capacity()) as u64 + run.references.memory()
+        })
+        .sum()
+    }
+
+    fn remove(&mut self, file: u64) -> Option<Entry<F>> {
+        let entry = self.files.remove(&file)?;
         for (shard, run) in &entry.contents.runs {
-            if let Some(firsts) = self.shards.get_mut(shard) {
-                firsts.remove(&run.first);
+            if let Some(places) = self.shards.get_mut(shard) {
+                if entry.kind == Kind::Cold {
+                    places.cold.retain(|cold| *cold != file);
+                } else {
+                    places.log.remove(&run.first);
+                }
             }
         }
-        Some(entry.segment)
+        Some(entry)
+    }
+
+    fn is_cold(&self, file: u64) -> bool {
+        let entry = self.files.get(&file);
+        entry.is_some_and(|entry| entry.kind == Kind::Cold)
+    }
+
+    fn run_mut(&mut self, file: u64, shard: ShardId) -> Option<&mut Run> {
+        self.files.get_mut(&file)?.contents.runs.get_mut(&shard)
+    }
+
+    fn release_in_log(&mut self, release: &Release, missed: &mut Vec<(u64, u32)>) {
+        let Release {
+            shard,
+            first,
+            count,
+            ..
+        } = *release;
+        let last = release.last();
+        let Some(places) = self.shards.get(&shard) else {
+            missed.extend((first..=last).map(|index| (index, count)));
+            return;
+        };
+        let mut next = first;
+        for file in places.between(first, last) {
+            let entry = self.files.get_mut(&file);
+            let Some(run) = entry.and_then(|entry| entry.contents.runs.get_mut(&shard)) else {
+                continue;
+            };
+            missed.extend((next..run.first).map(|index| (index, count)));
+            next = next.max(run.first);
+            let end = last.min(run.last);
+            run.release(next, end, count, &mut |index, count| {
+                missed.push((index, count));
+            });
+            next = next.max(end.saturating_add(1));
+        }
+        missed.extend((next..=last).map(|index| (index, count)));
+    }
+
+    fn release_cold(&mut self, shard: ShardId, index: u64, count: u32) -> u32 {
+        let mut left = count;
+        let Some(places) = self.shards.get(&shard) else {
+            return left;
+        };
+        for file in &places.cold {
+            let entry = self.files.get_mut(file);
+            let Some(run) = entry.and_then(|entry| entry.contents.runs.get_mut(&shard)) else {
+                continue;
+            };
+            if left > 0
+                && let Some(rank) = run.rank(index)
+            {
+                left -= run.references.take(rank, left);
+            }
+        }
+        left
+    }
+
+    /// As [`need`](Self::need) in cold files: what is in several counts in the newest.
+    fn need_cold(
+        &mut self,
+        shard: ShardId,
+        cold: &[u64],
+        first: u64,
+        last: u64,
+        count: u32,
+    ) -> u64 {
+        let mut needed = 0;
+        for (n, file) in cold.iter().enumerate() {
+            let Some(mut entry) = self.files.remove(file) else {
+                continue;
+            };
+            if let Some(run) = entry.contents.runs.get_mut(&shard) {
+                let is_newer = |index: u64| {
+                    cold.iter().take(n).any(|newer| {
+                        let run = self.files.get(newer);
+                        let run = run.and_then(|entry| entry.contents.runs.get(&shard));
+                        run.is_some_and(|run| run.rank(index).is_some())
+                    })
+                };
+                needed += run.need(first, last, count, &is_newer);
+            }
+            self.files.insert(*file, entry);
+        }
+        needed
+    }
+}
+
+impl Places {
+    fn add(&mut self, file: u64, first: u64, kind: Kind) {
+        if kind == Kind::Cold {
+            let at = self.cold.partition_point(|other| *other > file);
+            self.cold.insert(at, file);
+        } else {
+            self.log.insert(first, file);
+        }
+    }
+
+    /// The files that may have the record.
+    fn candidates(&self, index: u64) -> impl Iterator<Item = u64> + '_ {
+        let in_log = self.log.range(..=index).next_back();
+        let in_log = in_log.map(|(_, file)| *file);
+        in_log.into_iter().chain(self.cold.iter().copied())
+    }
+
+    /// The segments that may have records between, in their order.
+    fn between(&self, first: u64, last: u64) -> Vec<u64> {
+        let before = self.log.range(..first).next_back();
+        let within = self.log.range(first..=last);
+        before
+            .into_iter()
+            .chain(within)
+            .map(|(_, file)| *file)
+            .collect()
     }
 }
 
 impl<F> Entry<F> {
-    fn is_dead(&self, checkpoints: &Map<ShardId, u64>) -> bool {
-        self.sealed
-            && self.contents.runs.iter().all(|(shard, run)| {
-                let covered = checkpoints
-                    .get(shard)
-                    .is_some_and(|index| run.last() <= *index);
-                covered && self.live.get(shard).is_some_and(|live| live.records == 0)
-            })
+    fn place(&self, position: Position) -> Option<Place<F>> {
+        let run = self.contents.runs.get(&position.shard)?;
+        Some(Place {
+            stretch: run.stretch(position.index, self.contents.end)?,
+            segment: self.segment.clone(),
+        })
     }
 
-    fn usage(&self, checkpoints: &Map<ShardId, u64>) -> SegmentUse {
-        let mut usage = SegmentUse {
+    pub(crate) fn usage(&self) -> SegmentUse {
+        SegmentUse {
             segment: self.segment.id,
             length: self.segment.length,
             used_bytes: self.contents.end,
-            records: 0,
-            live_records: 0,
-            live_bytes: 0,
-            sealed: self.sealed,
-        };
-        for (shard, run) in &self.contents.runs {
-            let covered = checkpoints.get(shard).copied().unwrap_or(0);
-            let live = self.live.get(shard);
-            usage.records += run.records();
-            usage.live_records += live.map_or(0, |live| live.records);
-            usage.live_bytes += live.map_or(0, |live| live.bytes);
-            let first_live = if live.is_some() {
-                covered.saturating_add(1)
-            } else {
-                0
-            };
-            for offset in run.offsets_from(first_live) {
-                usage.live_records += 1;
-                usage.live_bytes += self.contents.size_at(offset);
-            }
+            records: self.contents.records(),
+            live_records: self.contents.live(),
+            live_bytes: self.contents.live_bytes(),
+            sealed: self.kind != Kind::Open,
+            cold: self.kind == Kind::Cold,
         }
-        usage
     }
-}
-
-impl Contents {
-    /// Adds the next record of its shard; whether it is the first.
-    pub(crate) fn push(&mut self, position: Position, offset: u32) -> bool {
-        let run = self.runs.entry(position.shard).or_default();
-        let first = run.offsets.is_empty();
-        if first {
-            run.first = position.index;
-        }
-        run.fill_to(position.index);
-        run.offsets.push(offset);
-        first
-    }
-
-    /// Adds `count` indexes that have no record.
-    pub(crate) fn push_gone(&mut self, position: Position, count: u64, offset: u32) {
-        let run = self.runs.entry(position.shard).or_default();
-        if run.offsets.is_empty() {
-            run.first = position.index;
-        }
-        run.offsets.push(offset | GONE);
-        run.fill_to(position.index.saturating_add(count));
-    }
-
-    /// The bytes from that record to the next of any shard: its own, and what a batch boundary
-    /// between them takes.
-    fn size_at(&self, offset: u32) -> u64 {
-        let next = self.runs.values().filter_map(|run| {
-            let after = run.offsets.partition_point(|other| *other <= offset | GONE);
-            run.offsets.get(after).map(|next| u64::from(next & !GONE))
-        });
-        next.chain([self.end])
-            .min()
-            .unwrap_or(self.end)
-            .saturating_sub(u64::from(offset))
-    }
-}
-
-impl Run {
-    /// The last index, which may have no record.
-    pub(crate) fn last(&self) -> u64 {
-        (self.first + self.offsets.len() as u64).saturating_sub(1)
-    }
-
-    fn records(&self) -> u64 {
-        self.offsets
-            .iter()
-            .filter(|offset| *offset & GONE == 0)
-            .count() as u64
-    }
-
-    fn offset(&self, index: u64) -> Option<u32> {
-        let place = usize::try_from(index.checked_sub(self.first)?).ok()?;
-        self.offsets
-            .get(place)
-            .copied()
-            .filter(|offset| offset & GONE == 0)
-    }
-
-    fn offsets_from(&self, index: u64) -> impl Iterator<Item = u32> {
-        let place = usize::try_from(index.saturating_sub(self.first)).unwrap_or(usize::MAX);
-        let rest = self.offsets.get(place..).unwrap_or_default();
-        rest.iter().copied().filter(|offset| offset & GONE == 0)
-    }
-
-    /// Marks all indexes before `index` that were not pushed as having no record.
-    fn fill_to(&mut self, index: u64) {
-        let missing = index.saturating_sub(self.first + self.offsets.len() as u64);
-        let gone = self.offsets.last().copied().unwrap_or(0) | GONE;
-        let missing = usize::try_from(missing).unwrap_or(usize::MAX);
-        self.offsets.extend(std::iter::repeat_n(gone, missing));
-    }
-}
-
-const GONE: u32 = 1;
-
-/// How long the offsets of a run may get; more cannot lie in a segment.
-pub(crate) fn run_length_max(segment_bytes: u64) -> u32 {
-    to_u32(usize::try_from(segment_bytes / crate::record::HEADER_BYTES).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
@@ -357,12 +497,7 @@ mod tests {
 
     use super::*;
 
-    fn position(shard: u32, index: u64) -> Position {
-        Position {
-            shard: ShardId(shard),
-            index,
-        }
-    }
+    const SHARD: ShardId = ShardId(1);
 
     fn segment(id: u64) -> Segment<()> {
         Segment {
@@ -373,70 +508,94 @@ mod tests {
         }
     }
 
-    #[test]
-    fn records_are_found_with_the_bytes_to_the_next_of_any_shard() {
-        let mut directory = Directory::default();
-        let records = [
-            (position(1, 5), 576),
-            (position(2, 1), 640),
-            (position(1, 6), 800),
-        ];
-        directory.commit(&segment(4), &records, 1, 0, 1024);
-        let found = directory
-            .find(position(1, 5))
-            .map(|(s, at, size)| (s.id, at, size));
-        assert_eq!(found, Some((4, 576, 64)));
-        let last = directory
-            .find(position(1, 6))
-            .map(|(s, at, size)| (s.id, at, size));
-        assert_eq!(last, Some((4, 800, 224)));
-        assert!(directory.find(position(1, 4)).is_none());
-        assert!(directory.find(position(1, 7)).is_none());
-        assert!(directory.find(position(3, 1)).is_none());
+    fn run(indexes: impl Iterator<Item = u64>, references: u32) -> Run {
+        let mut run = Run::default();
+        for (n, index) in (0..).zip(indexes) {
+            run.push(index, 512 + n * 64, 64, references);
+        }
+        run
     }
 
-    #[test]
-    fn a_segment_is_dead_when_every_shard_is_past_it_and_needs_none_of_it() {
-        let mut directory = Directory::default();
-        let records = [
-            (position(1, 1), 576),
-            (position(2, 1), 640),
-            (position(1, 2), 800),
-        ];
-        directory.commit(&segment(4), &records, 1, 0, 1024);
-        directory.seal(4);
-        let mut checkpoints = Map::default();
-        checkpoints.insert(ShardId(1), 2);
-        let mut count = LiveCount::new();
-        directory.count_live(ShardId(1), &[2], &mut count);
-        directory.set_live(ShardId(1), 2, &count);
-        assert!(directory.take_dead(&checkpoints).is_empty());
-        let usage = directory.uses(&checkpoints);
-        assert_eq!((usage[0].live_records, usage[0].live_bytes), (2, 224 + 160));
-        directory.set_live(ShardId(1), 2, &LiveCount::new());
-        assert!(
-            directory.take_dead(&checkpoints).is_empty(),
-            "shard 2 has no checkpoint"
-        );
-        checkpoints.insert(ShardId(2), 1);
-        directory.set_live(ShardId(2), 1, &LiveCount::new());
-        assert_eq!(directory.take_dead(&checkpoints).len(), 1);
-        assert!(directory.find(position(1, 1)).is_none());
-    }
-
-    #[test]
-    fn indexes_without_a_record_are_not_found() {
-        let mut contents = Contents {
+    fn contents(run: Run) -> Contents {
+        Contents {
             end: 4096,
+            runs: [(SHARD, run)].into_iter().collect(),
             ..Contents::default()
+        }
+    }
+
+    fn release(first: u64, records: u64) -> Release {
+        Release {
+            shard: SHARD,
+            first,
+            records,
+            count: 1,
+        }
+    }
+
+    #[test]
+    fn a_file_goes_when_a_checkpoint_found_that_nobody_needs_it() {
+        let mut directory = Directory::default();
+        let batch = run(1..11, 1);
+        directory.commit(&segment(4), [(SHARD, &batch)].into_iter(), 1, 0, 1024);
+        directory.seal(4);
+        assert_eq!(directory.release(&[release(1, 9)]), 0);
+        assert!(directory.unneeded(SHARD, 100).is_empty());
+        let usage = directory.uses();
+        assert_eq!((usage[0].live_records, usage[0].live_bytes), (1, 64));
+        assert_eq!(directory.release(&[release(10, 1)]), 0);
+        assert!(
+            directory.unneeded(SHARD, 9).is_empty(),
+            "it has a record past it"
+        );
+        assert_eq!(directory.unneeded(SHARD, 10), [4]);
+        assert!(directory.take_dead().is_empty(), "no checkpoint yet");
+        directory.set_free(SHARD, &[4]);
+        assert_eq!(directory.take_dead().len(), 1);
+        assert!(directory.shards[&SHARD].log.is_empty());
+    }
+
+    #[test]
+    fn evacuated_records_are_needed_in_their_cold_file_alone() {
+        let mut directory = Directory::default();
+        directory.add(segment(4), contents(run(1..11, 2)), Kind::Sealed);
+        let mut cold = Run::default();
+        cold.push_cold(3, 512, 64, 0);
+        cold.push_cold(7, 576, 64, 0);
+        directory.add(segment(5), contents(cold), Kind::Cold);
+        directory.take_over(5);
+        let live = |directory: &Directory<()>| -> Vec<u64> {
+            directory
+                .uses()
+                .iter()
+                .map(|usage| usage.live_records)
+                .collect()
         };
-        contents.push(position(1, 1), 576);
-        contents.push_gone(position(1, 2), 3, 640);
-        contents.push(position(1, 5), 704);
-        let run = &contents.runs[&ShardId(1)];
-        assert_eq!(run.offset(1), Some(576));
-        assert!((2..5).all(|index| run.offset(index).is_none()));
-        assert_eq!(run.offset(5), Some(704));
-        assert_eq!((run.last(), run.records()), (5, 2));
+        assert_eq!(live(&directory), [8, 2]);
+        assert_eq!(directory.release(&[release(1, 10), release(1, 10)]), 0);
+        assert_eq!(live(&directory), [0, 0]);
+        assert_eq!(directory.release(&[release(3, 1)]), 1);
+    }
+
+    #[test]
+    fn needs_are_counted_where_the_record_is_and_once() {
+        let mut directory = Directory::default();
+        directory.add(segment(4), contents(run(5..11, 0)), Kind::Sealed);
+        for (file, indexes) in [(6, vec![2, 6]), (7, vec![2, 3])] {
+            let mut cold = Run::default();
+            for (n, index) in (0..).zip(indexes) {
+                cold.push_cold(index, 512 + 64 * n, 64, 0);
+            }
+            directory.add(segment(file), contents(cold), Kind::Cold);
+        }
+        assert_eq!(directory.need(SHARD, 1, 8, 1), 2 + 4);
+        directory.settle_copies();
+        let live: Vec<u64> = directory
+            .uses()
+            .iter()
+            .map(|usage| usage.live_records)
+            .collect();
+        assert_eq!(live, [3, 1, 2]);
+        assert_eq!(directory.release(&[release(2, 2), release(5, 4)]), 0);
     }
 }

@@ -32,6 +32,13 @@ pub enum Dumped<'a> {
         /// Length of the file.
         length: u64,
     },
+    /// A cold file begins: records that were evacuated.
+    Cold {
+        /// Number in its file name.
+        file: u64,
+        /// Length of the file.
+        length: u64,
+    },
     /// A batch begins.
     Batch {
         /// Counts the batches of the journal.
@@ -93,16 +100,29 @@ pub fn dump<D: Disk>(disk: &D, tell: &mut dyn FnMut(&Dumped<'_>)) -> Result<(), 
         let bytes = surveyed
             .read()
             .map_err(OpenError::io(format!("reading segment {segment}")))?;
-        let scan = surveyed.source(&bytes).scan(used.peek().is_none());
-        for event in &scan.events {
+        let is_last = used.peek().is_none();
+        let scan = surveyed.source(&bytes).scan(is_last, &mut |event| {
             tell_event(event, &bytes, tell);
-        }
+        });
         if scan.torn_bytes > 0 {
             tell(&Dumped::Torn {
                 offset: scan.end,
                 bytes: scan.torn_bytes,
             });
         }
+    }
+    for surveyed in &survey.cold {
+        let file = surveyed.segment.id;
+        tell(&Dumped::Cold {
+            file,
+            length: surveyed.segment.length,
+        });
+        let bytes = surveyed
+            .read()
+            .map_err(OpenError::io(format!("reading cold file {file}")))?;
+        surveyed.source(&bytes).scan(false, &mut |event| {
+            tell_event(event, &bytes, tell);
+        });
     }
     Ok(())
 }

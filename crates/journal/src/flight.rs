@@ -3,12 +3,12 @@
 //! Lacks IO. Invariant: a cut takes whole records in their order, as many as fit, and what is
 //! cut is sealed.
 
-use std::collections::BTreeMap;
 use std::io::IoSlice;
 
-use menzil_model::{Position, ShardId};
+use menzil_model::{Map, ShardId};
 
 use crate::batch::{self, BatchHeader, Classes};
+use crate::contents::Run;
 use crate::layout::{SECTOR, sectors, to_u32, to_usize};
 use crate::pending::Backlog;
 use crate::record;
@@ -35,9 +35,13 @@ pub(crate) struct Target {
 pub(crate) struct Cut {
     /// Chunk, start and end of consecutive records.
     slices: Vec<(usize, usize, usize)>,
-    pub(crate) records: Vec<(Position, u32)>,
-    /// The last index of each shard.
-    pub(crate) last: BTreeMap<ShardId, u64>,
+    /// The records of each shard. The first so many are in use; the others keep their memory.
+    runs: Vec<(ShardId, Run)>,
+    used: usize,
+    shards: Map<ShardId, usize>,
+    /// The shard of the last record.
+    recent: usize,
+    pub(crate) records: u32,
     pub(crate) length: u64,
     classes: Classes,
     /// Bytes of the first record that did not fit, 0 if all did.
@@ -56,9 +60,11 @@ impl Cut {
     /// Cuts as many records as fit from the cursor on.
     pub(crate) fn take(&mut self, backlog: &mut Backlog, cursor: &mut Cursor, target: Target) {
         self.slices.clear();
-        self.records.clear();
-        self.records.shrink_to(RECORDS_KEPT);
-        self.last.clear();
+        self.records = 0;
+        self.used = 0;
+        self.recent = 0;
+        self.shards.clear();
+        self.runs.truncate(RUNS_KEPT);
         self.length = batch::HEADER_BYTES;
         self.classes = Classes::default();
         self.left_out = 0;
@@ -89,14 +95,43 @@ impl Cut {
             let offset = target.offset + self.length;
             let sealed = record::seal(rest, offset, target.salt);
             debug_assert!(sealed.is_some(), "a pending record is whole");
-            self.last
-                .insert(header.position.shard, header.position.index);
-            self.records
-                .push((header.position, to_u32(to_usize(offset))));
+            let references = sealed.unwrap_or(0);
+            let place = self.run(header.position.shard);
+            if let Some((_, run)) = self.runs.get_mut(place) {
+                let offset = to_u32(to_usize(offset));
+                run.push(header.position.index, offset, header.size(), references);
+            }
+            self.records += 1;
             self.classes.insert(header.class);
             self.length += header.size();
             cursor.at += to_usize(header.size());
         }
+    }
+
+    /// The records of each shard.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (ShardId, &Run)> {
+        let used = self.runs.iter().take(self.used);
+        used.map(|(shard, run)| (*shard, run))
+    }
+
+    /// Where the run of the shard is.
+    fn run(&mut self, shard: ShardId) -> usize {
+        let used = self.runs.get(..self.used);
+        let recent = used.and_then(|runs| runs.get(self.recent));
+        if recent.is_none_or(|(of, _)| *of != shard) {
+            self.recent = *self.shards.entry(shard).or_insert(self.used);
+        }
+        if self.recent == self.used {
+            self.used += 1;
+            match self.runs.get_mut(self.recent) {
+                Some((of, run)) => {
+                    *of = shard;
+                    run.clear();
+                }
+                None => self.runs.push((shard, Run::default())),
+            }
+        }
+        self.recent
     }
 
     pub(crate) fn header(&self, target: Target, number: u64, previous: u64) -> BatchHeader {
@@ -107,7 +142,7 @@ impl Cut {
             number,
             previous,
             length: to_u32(to_usize(self.length)),
-            count: to_u32(self.records.len()),
+            count: self.records,
             offset: target.offset,
         }
     }
@@ -130,4 +165,5 @@ impl Cut {
 
 const ZEROS: [u8; 512] = [0; 512];
 const _: () = assert!(SECTOR == 512, "the zeros fill a sector");
-const RECORDS_KEPT: usize = 64 << 10;
+/// Runs of shards that keep their memory.
+const RUNS_KEPT: usize = 64;

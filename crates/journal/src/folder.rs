@@ -13,6 +13,7 @@ use crate::disk::{Disk, DiskFile};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     Segment(u64),
+    Cold(u64),
     Directory(u64),
     Spare(u64),
     Checkpoint(ShardId, u64),
@@ -28,6 +29,7 @@ impl Name {
         let number = |text: &str| text.parse::<u64>().ok();
         let parsed = match name.split_once('-') {
             Some(("segment", rest)) => number(rest).map(Self::Segment),
+            Some(("cold", rest)) => number(rest).map(Self::Cold),
             Some(("directory", rest)) => number(rest).map(Self::Directory),
             Some(("spare", rest)) => number(rest).map(Self::Spare),
             Some(("checkpoint", rest)) => rest.split_once('-').and_then(|(shard, index)| {
@@ -48,6 +50,7 @@ impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Segment(id) => write!(f, "segment-{id:010}"),
+            Self::Cold(id) => write!(f, "cold-{id:010}"),
             Self::Directory(id) => write!(f, "directory-{id:010}"),
             Self::Spare(id) => write!(f, "spare-{id:010}"),
             Self::Checkpoint(shard, index) => write!(f, "checkpoint-{shard}-{index}"),
@@ -90,6 +93,8 @@ pub(crate) fn temporary(name: &str) -> String {
 
 pub(crate) const LOCK: &str = "lock";
 pub(crate) const FORMAT: &str = "format";
+/// Space kept aside for one step of evacuation on a full disk.
+pub(crate) const EVACUATION_RESERVE: &str = "evacuation-reserve";
 /// Space kept aside for checkpoints on a full disk. Two, because one checkpoint may set nothing
 /// free, and the next must have its space all the same; from then on each sets the one before
 /// it free.
@@ -104,6 +109,7 @@ mod tests {
     fn names_are_read_as_they_are_written_and_no_other_way() {
         for name in [
             Name::Segment(7),
+            Name::Cold(7),
             Name::Directory(7),
             Name::Spare(0),
             Name::Checkpoint(ShardId(3), 1042),

@@ -3,7 +3,7 @@
 //! Lacks everything that happens on disk, which is in `writer`, `preparer`, `recovery`,
 //! `checkpoint` and `reader`. Invariant: once it failed, it has failed for ever.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 
@@ -13,9 +13,10 @@ use crate::counters::{Counters, Counts};
 use crate::directory::{Directory, SegmentUse};
 use crate::disk::Disk;
 use crate::error::StorageError;
+use crate::evacuation::Evacuation;
 use crate::marks::{AllMarks, Marks};
 use crate::options::Options;
-use crate::pending::{Backlog, Pending};
+use crate::pending::{Backlog, Kind, Pending};
 use crate::preparer::Preparer;
 use crate::report::OpenReport;
 use crate::space::{Room, Space};
@@ -32,8 +33,15 @@ pub struct Journal<D: Disk> {
     pub(crate) writer: Mutex<Writer<D::File>>,
     pub(crate) directory: RwLock<Directory<D::File>>,
     pub(crate) preparer: Preparer<D::File>,
+    pub(crate) evacuation: Evacuation,
+    /// Called when what publishers wait for may be there.
+    pub(crate) room_hook: OnceLock<RoomHook>,
+    /// Dead bytes over what is tolerated.
+    pub(crate) debt: AtomicU64,
     /// The newest checkpoint of each shard.
     pub(crate) checkpoints: Mutex<Map<ShardId, u64>>,
+    /// Who needs what was in the folder is known.
+    pub(crate) needs_known: AtomicBool,
     pub(crate) marks: AllMarks,
     pub(crate) room: Room,
     pub(crate) counts: Counts,
@@ -48,7 +56,8 @@ pub struct Journal<D: Disk> {
 
 impl<D: Disk> Journal<D> {
     /// Encodes a record straight into the pending buffer and names it. It is durable once
-    /// `committed` of its shard has reached the index.
+    /// `committed` of its shard has reached the index. It is kept for as long as no checkpoint
+    /// covers it, and then until as many [`release`](Batch::release)s as it has `references`.
     ///
     /// # Panics
     /// If the payload is longer than [`Options::record_bytes_max`], or if `encode` does anything
@@ -57,9 +66,10 @@ impl<D: Disk> Journal<D> {
         &self,
         shard: ShardId,
         class: Class,
+        references: u32,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Position {
-        self.batch().append(shard, class, encode)
+        self.batch().append(shard, class, references, encode)
     }
 
     /// As [`append`](Self::append), for a record nobody waits for: it rides with the next
@@ -84,6 +94,22 @@ impl<D: Disk> Journal<D> {
             bytes: 0,
             eager: false,
         }
+    }
+
+    /// After opening, before anything is released: so many need each of `count` consecutive
+    /// records. Several calls for one record add up. How many of the records are there.
+    pub fn need(&self, shard: ShardId, first: u64, count: u64, references: u32) -> u64 {
+        if count == 0 || references == 0 {
+            return 0;
+        }
+        let last = first.saturating_add(count - 1);
+        writing(&self.directory).need(shard, first, last, references)
+    }
+
+    /// All needs were told. Before this nothing is set free and nothing evacuated.
+    pub fn needs_known(&self) {
+        writing(&self.directory).settle_copies();
+        self.needs_known.store(true, Ordering::Release);
     }
 
     /// The last index of the shard that is durable, 0 before the first.
@@ -124,6 +150,19 @@ impl<D: Disk> Journal<D> {
         self.room.unwritten()
     }
 
+    /// To be called, by the thread that made it so, whenever a segment was prepared or debt of
+    /// evacuation paid: who holds publishers back looks again. Set once; it is to be quick.
+    pub fn on_room(&self, hook: impl Fn() + Send + Sync + 'static) {
+        // A second one has nobody to serve.
+        drop(self.room_hook.set(RoomHook(Box::new(hook))));
+    }
+
+    pub(crate) fn tell_room(&self) {
+        if let Some(RoomHook(hook)) = self.room_hook.get() {
+            hook();
+        }
+    }
+
     /// Ends [`run`](Self::run) once everything pending is committed.
     pub fn close(&self) {
         locked(&self.pending).closed = true;
@@ -137,8 +176,12 @@ impl<D: Disk> Journal<D> {
 
     /// How much of each segment is still needed.
     pub fn segments(&self) -> Vec<SegmentUse> {
-        let checkpoints = locked(&self.checkpoints).clone();
-        reading(&self.directory).uses(&checkpoints)
+        reading(&self.directory).uses()
+    }
+
+    /// Bytes of memory that finding records and counting their references take.
+    pub fn directory_bytes(&self) -> u64 {
+        reading(&self.directory).memory()
     }
 
     /// What the writer did so far.
@@ -167,6 +210,15 @@ impl<D: Disk> Journal<D> {
     }
 }
 
+/// See [`Journal::on_room`].
+pub(crate) struct RoomHook(Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for RoomHook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RoomHook")
+    }
+}
+
 /// The pending buffer, locked for several appends.
 #[derive(Debug)]
 pub struct Batch<'a> {
@@ -185,10 +237,11 @@ impl Batch<'_> {
         &mut self,
         shard: ShardId,
         class: Class,
+        references: u32,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Position {
         self.eager = true;
-        self.push(shard, class, encode)
+        self.push(shard, class, references, encode)
     }
 
     /// See [`Journal::append_lazy`].
@@ -198,19 +251,41 @@ impl Batch<'_> {
         class: Class,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Position {
-        self.push(shard, class, encode)
+        self.push(shard, class, 0, encode)
+    }
+
+    /// So many that needed the record are gone. What caused it is appended before, or in this
+    /// batch, so that the record goes only after that is durable.
+    pub fn release(&mut self, shard: ShardId, index: u64, count: u32) {
+        if let Some(pending) = self.pending.as_mut() {
+            pending.releases.push(shard, index, count);
+        }
+    }
+
+    /// As [`release`](Self::release), of one that needed each of `records` consecutive records.
+    pub fn release_run(&mut self, shard: ShardId, first: u64, records: u64) {
+        if let Some(pending) = self.pending.as_mut() {
+            pending.releases.push_run(shard, first, records, 1);
+        }
     }
 
     fn push(
         &mut self,
         shard: ShardId,
         class: Class,
+        references: u32,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Position {
         let Some(pending) = self.pending.as_mut() else {
             return Position { shard, index: 0 };
         };
-        let (position, bytes) = pending.append(self.marks, shard, class, self.payload_max, encode);
+        let kind = Kind {
+            shard,
+            class,
+            references,
+            payload_max: self.payload_max,
+        };
+        let (position, bytes) = pending.append(self.marks, kind, encode);
         self.bytes += bytes;
         position
     }
@@ -221,10 +296,13 @@ impl Drop for Batch<'_> {
         let Some(mut pending) = self.pending.take() else {
             return;
         };
-        if self.bytes == 0 {
+        if self.bytes > 0 {
+            self.room.appended(self.bytes);
+        } else if pending.releases.len() < RELEASES_MAX {
             return;
+        } else {
+            self.eager = true;
         }
-        self.room.appended(self.bytes);
         let wake = pending.wake(self.eager);
         drop(pending);
         if wake {
@@ -232,6 +310,9 @@ impl Drop for Batch<'_> {
         }
     }
 }
+
+/// Releases that may gather without a commit.
+const RELEASES_MAX: usize = 16 << 10;
 
 // A panic inside one of our locks leaves plain data that is still whole, see `pending`.
 

@@ -10,28 +10,43 @@
 //! ```text
 //! folder:
 //!   lock                    held while a journal is open
-//!   format                  "menzil journal 1"
+//!   format                  "menzil journal 2"
 //!   segment-0000000007      header │ batch │ batch │ …       see segment.rs, batch.rs, record.rs
-//!   directory-0000000007    position → offset of a sealed segment          see sidecar.rs
+//!   cold-0000000009         records saved out of dead segments     see cold.rs, evacuation.rs
+//!   directory-0000000007    where the records of a sealed segment or cold file lie: sidecar.rs
 //!   spare-0000000005        a dead segment that waits for its next use
 //!   checkpoint-3-1042       state of shard 3 after its record 1042     see checkpoint.rs
 //!   quarantine-…            bytes that `repair` took out of the way
+//!   checkpoint-reserve      space for a checkpoint on a full disk
+//!   evacuation-reserve      space for a step of evacuation on a full disk
 //!   *.tmp                   unfinished, removed at the next open
+//! ```
 //!
+//! A record lies in one file, or, while it is evacuated, in two that say the same. The file that
+//! it was appended to is set free by the first checkpoint that found nobody who needs anything
+//! of it; a cold file likewise. After a crash the newest cold file that has a record is the one
+//! it is counted in, so that the other can die.
+//!
+//! ```text
 //! append → pending ──swap──► flight ──pwritev, fdatasync──► segment ──► committed
 //! ```
 
 mod batch;
 mod checkpoint;
+mod cold;
+mod contents;
 mod continuity;
 mod counters;
+mod counts;
 mod damage;
 mod directory;
 mod disk;
 mod dump;
 mod error;
+mod evacuation;
 mod flight;
 mod folder;
+mod inspect;
 mod journal;
 mod layout;
 mod marks;
@@ -43,6 +58,7 @@ mod preparer;
 mod reader;
 mod record;
 mod recovery;
+mod releases;
 mod repair;
 mod report;
 mod run;
@@ -56,13 +72,15 @@ mod verify;
 mod walk;
 mod writer;
 
-pub use checkpoint::CheckpointError;
-pub use counters::Counters;
+pub use checkpoint::{CheckpointError, Freeze};
+pub use counters::{BATCH_RECORDS_BOUNDS, COMMIT_BOUNDS_US, Counters};
 pub use damage::{Damage, DamageKind};
 pub use directory::SegmentUse;
 pub use disk::{Disk, DiskFile};
 pub use dump::{Dumped, dump};
 pub use error::{OpenError, ReadError, StorageError};
+pub use evacuation::Evacuated;
+pub use inspect::Inspection;
 pub use journal::{Batch, Journal};
 pub use marks::Marks;
 pub use options::Options;
@@ -76,5 +94,6 @@ pub use writer::Commit;
 
 /// A disk in memory that forgets, tears, fails and fills up on command.
 pub mod testing {
+    pub use crate::checkpoint::freeze_at;
     pub use crate::memory_disk::{MemoryDisk, MemoryFile, MemoryLock};
 }

@@ -24,6 +24,17 @@ pub struct Options {
     /// Space kept aside so that a checkpoint can be written on a full disk; it grows with the
     /// checkpoints. 0 keeps none.
     pub checkpoint_reserve_bytes: u64,
+    /// Space kept aside so that records can be evacuated on a full disk. 0 keeps none.
+    pub evacuation_reserve_bytes: u64,
+    /// Files of which a smaller share than this many per cent is needed are evacuated. 0 to 90.
+    pub evacuate_below_percent: u64,
+    /// Segments that were begun since, before one is old enough to be evacuated: what is young
+    /// may still die by itself.
+    pub evacuate_age_segments: u64,
+    /// How many bytes one step of evacuation moves, about.
+    pub evacuate_bytes: u64,
+    /// How often it is looked for something to evacuate, besides after each checkpoint.
+    pub evacuate_every: Duration,
 }
 
 impl Default for Options {
@@ -33,10 +44,15 @@ impl Default for Options {
             record_bytes_max: 16 << 20,
             pending_bytes_max: 64 << 20,
             prepared_segments: 2,
-            spare_segments_max: 4,
+            spare_segments_max: 2,
             lazy_delay: Duration::from_millis(5),
             full_retry: Duration::from_millis(250),
             checkpoint_reserve_bytes: 1 << 20,
+            evacuation_reserve_bytes: 0,
+            evacuate_below_percent: 50,
+            evacuate_age_segments: 2,
+            evacuate_bytes: 16 << 20,
+            evacuate_every: Duration::from_secs(1),
         }
     }
 }
@@ -50,6 +66,10 @@ impl Options {
             .next_multiple_of(4096);
         self.record_bytes_max = self.record_bytes_max.min(RECORD_BYTES_MAX);
         self.prepared_segments = self.prepared_segments.max(1);
+        self.evacuate_below_percent = self.evacuate_below_percent.min(90);
+        self.evacuate_bytes = self
+            .evacuate_bytes
+            .clamp(4096, (self.segment_bytes / 2).max(4096));
         self
     }
 }

@@ -5,22 +5,28 @@
 //!
 //! ```text
 //! chunk 0: │ header 0 │ payload │ header │ payload │ …      chunk 1: │ header │ …
-//! runs:    shard → first index, [chunk, offset] of each record after it
+//! runs:    shard → first index, [chunk, offset] of some of its records
 //! ```
 
 use std::sync::Arc;
 
 use menzil_model::{Class, Map, Position, ShardId};
 
-use crate::layout::to_u32;
+use crate::layout::{put, to_u32, to_usize};
 use crate::marks::{AllMarks, Marks};
-use crate::record::{self, RecordHeader};
+use crate::record::{self, HEADER, RecordHeader};
+use crate::releases::Releases;
 
 /// Everything behind the one short mutex that appending takes.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     pub(crate) backlog: Backlog,
-    shards: Map<ShardId, Next>,
+    shards: Vec<Next>,
+    places: Map<ShardId, usize>,
+    /// The shard of the last append: most often that of the next.
+    recent: usize,
+    /// What is needed no more, to be counted with the next commit.
+    pub(crate) releases: Releases,
     /// Whether somebody waits for a record of the backlog.
     pub(crate) eager: bool,
     pub(crate) waiting: Waiting,
@@ -41,8 +47,20 @@ pub(crate) enum Waiting {
 
 #[derive(Debug)]
 struct Next {
+    shard: ShardId,
     index: u64,
     marks: Arc<Marks>,
+}
+
+/// What is appended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    pub(crate) shard: ShardId,
+    pub(crate) class: Class,
+    /// How many will need it.
+    pub(crate) references: u32,
+    /// Bytes that the payload may take.
+    pub(crate) payload_max: u64,
 }
 
 impl Pending {
@@ -50,25 +68,20 @@ impl Pending {
     pub(crate) fn append(
         &mut self,
         all: &AllMarks,
-        shard: ShardId,
-        class: Class,
-        payload_max: u64,
+        kind: Kind,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> (Position, u64) {
-        let next = self.shards.entry(shard).or_insert_with(|| {
-            let marks = all.of(shard);
-            Next {
-                index: marks.appended() + 1,
-                marks,
-            }
-        });
+        let place = self.place(all, kind.shard);
+        let index = self.shards.get(place).map_or(0, |next| next.index);
         let position = Position {
-            shard,
-            index: next.index,
+            shard: kind.shard,
+            index,
         };
-        let bytes = self.backlog.push(position, class, payload_max, encode);
-        next.index += 1;
-        next.marks.append(position.index);
+        let bytes = self.backlog.push(position, kind, encode);
+        if let Some(next) = self.shards.get_mut(place) {
+            next.index += 1;
+            next.marks.append(index);
+        }
         (position, bytes)
     }
 
@@ -85,6 +98,25 @@ impl Pending {
         }
         wake
     }
+
+    fn place(&mut self, all: &AllMarks, shard: ShardId) -> usize {
+        let recent = self.shards.get(self.recent);
+        if recent.is_some_and(|next| next.shard == shard) {
+            return self.recent;
+        }
+        let shards = &mut self.shards;
+        self.recent = *self.places.entry(shard).or_insert_with(|| {
+            let marks = all.of(shard);
+            let index = marks.appended() + 1;
+            shards.push(Next {
+                shard,
+                index,
+                marks,
+            });
+            shards.len() - 1
+        });
+        self.recent
+    }
 }
 
 /// Encoded records in the order of their appending.
@@ -95,16 +127,22 @@ pub(crate) struct Backlog {
     used: usize,
     /// Where the last whole record of the last used chunk ends.
     tail: usize,
-    runs: Map<ShardId, Run>,
+    runs: Vec<Run>,
+    /// Where the run of each shard is.
+    shards: Map<ShardId, usize>,
+    recent: usize,
     bytes: u64,
     /// An encoder took away what others had appended.
     broken: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Run {
+    shard: ShardId,
     first: u64,
-    places: Vec<(u32, u32)>,
+    records: u64,
+    /// Record number, chunk and offset of every so manieth record.
+    places: Vec<(u32, u32, u32)>,
 }
 
 impl Backlog {
@@ -135,11 +173,21 @@ impl Backlog {
 
     /// The payload of a record that is here.
     pub(crate) fn find(&self, position: Position) -> Option<&[u8]> {
-        let run = self.runs.get(&position.shard)?;
-        let place = usize::try_from(position.index.checked_sub(run.first)?).ok()?;
-        let (chunk, offset) = *run.places.get(place)?;
-        let bytes = self.chunk(chunk as usize)?.get(offset as usize..)?;
-        record::payload(bytes, &RecordHeader::decode_unchecked(bytes)?)
+        let run = self.runs.get(*self.shards.get(&position.shard)?)?;
+        let number = position.index.checked_sub(run.first)?;
+        (number < run.records).then_some(())?;
+        let after = run
+            .places
+            .partition_point(|(at, ..)| u64::from(*at) <= number);
+        let (_, chunk, offset) = *run.places.get(after.checked_sub(1)?)?;
+        let mut rest = self.chunk(chunk as usize)?.get(offset as usize..)?;
+        loop {
+            let header = RecordHeader::decode_unchecked(rest)?;
+            if header.position == position {
+                return record::payload(rest, &header);
+            }
+            rest = rest.get(to_usize(header.size())..)?;
+        }
     }
 
     /// Forgets the records; memory is kept for the next, but not that of an exceptional burst.
@@ -150,29 +198,28 @@ impl Backlog {
         for chunk in &mut self.chunks {
             chunk.clear();
         }
-        self.runs.retain(|_, run| !run.places.is_empty());
-        for run in self.runs.values_mut() {
-            run.places.clear();
-            run.places.shrink_to(PLACES_KEPT);
-        }
+        self.runs.clear();
+        self.shards.clear();
         self.used = 0;
         self.tail = 0;
         self.bytes = 0;
     }
 
-    fn push(
-        &mut self,
-        position: Position,
-        class: Class,
-        payload_max: u64,
-        encode: impl FnOnce(&mut Vec<u8>),
-    ) -> u64 {
+    fn push(&mut self, position: Position, kind: Kind, encode: impl FnOnce(&mut Vec<u8>)) -> u64 {
         let number = self.open_chunk();
         let Some(chunk) = self.chunks.get_mut(number) else {
             return 0;
         };
         let start = chunk.len();
-        chunk.extend_from_slice(&[0; HEADER]);
+        let mut header = RecordHeader {
+            position,
+            class: kind.class,
+            flags: 0,
+            term: 0,
+            length: 0,
+            payload_crc: 0,
+        };
+        chunk.extend_from_slice(&header.encode(kind.references));
         encode(chunk);
         if chunk.len() < start + HEADER {
             self.broken = true;
@@ -180,27 +227,47 @@ impl Backlog {
         }
         let length = chunk.len() - start - HEADER;
         assert!(
-            length as u64 <= payload_max,
+            length as u64 <= kind.payload_max,
             "a payload of {length} bytes is over its bound"
         );
-        let header = RecordHeader {
-            position,
-            class,
-            flags: 0,
-            term: 0,
-            length: to_u32(length),
-            payload_crc: 0,
-        };
-        chunk.resize(start + crate::layout::to_usize(header.size()), 0);
-        header.encode(chunk.get_mut(start..).unwrap_or_default());
+        header.length = to_u32(length);
+        put(chunk, start, &header.length.to_le_bytes());
+        let padding = start + to_usize(header.size()) - chunk.len();
+        chunk.extend_from_slice(PADDING.get(..padding).unwrap_or_default());
         self.tail = chunk.len();
-        let run = self.runs.entry(position.shard).or_default();
-        if run.places.is_empty() {
-            run.first = position.index;
-        }
-        run.places.push((to_u32(number), to_u32(start)));
+        self.note(position, number, start);
         self.bytes += header.size();
         header.size()
+    }
+
+    /// Notes where the record lies, unless one shortly before it is noted.
+    fn note(&mut self, position: Position, chunk: usize, offset: usize) {
+        let recent = self.runs.get(self.recent);
+        if recent.is_none_or(|run| run.shard != position.shard) {
+            let runs = &mut self.runs;
+            self.recent = *self.shards.entry(position.shard).or_insert_with(|| {
+                runs.push(Run {
+                    shard: position.shard,
+                    first: position.index,
+                    records: 0,
+                    places: Vec::new(),
+                });
+                runs.len() - 1
+            });
+        }
+        let Some(run) = self.runs.get_mut(self.recent) else {
+            return;
+        };
+        let chunk = to_u32(chunk);
+        let last = run.places.last();
+        let is_near = |(number, of, _): &(u32, u32, u32)| {
+            *of == chunk && run.records - u64::from(*number) < NOTE_EVERY
+        };
+        if !last.is_some_and(is_near) {
+            let number = u32::try_from(run.records).unwrap_or(u32::MAX);
+            run.places.push((number, chunk, to_u32(offset)));
+        }
+        run.records += 1;
     }
 
     /// The chunk that takes the next record.
@@ -223,20 +290,27 @@ impl Backlog {
     }
 }
 
-const HEADER: usize = 40;
+const PADDING: [u8; 8] = [0; 8];
 const CHUNK_BYTES: usize = 256 << 10;
 const CHUNKS_KEPT: usize = 32;
-const PLACES_KEPT: usize = 64 << 10;
+const NOTE_EVERY: u64 = 32;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn kind(shard: u32) -> Kind {
+        Kind {
+            shard: ShardId(shard),
+            class: Class::Message,
+            references: 0,
+            payload_max: 1 << 20,
+        }
+    }
+
     fn append(pending: &mut Pending, marks: &AllMarks, shard: u32, payload: &[u8]) -> Position {
         let encode = |bytes: &mut Vec<u8>| bytes.extend_from_slice(payload);
-        pending
-            .append(marks, ShardId(shard), Class::Message, 1 << 20, encode)
-            .0
+        pending.append(marks, kind(shard), encode).0
     }
 
     #[test]
@@ -265,7 +339,7 @@ mod tests {
         let (mut pending, marks) = (Pending::default(), AllMarks::default());
         append(&mut pending, &marks, 1, b"before");
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            pending.append(&marks, ShardId(1), Class::Message, 1 << 20, |bytes| {
+            pending.append(&marks, kind(1), |bytes| {
                 bytes.extend_from_slice(b"half");
                 panic!("planned");
             })

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::checkpoint;
+use crate::directory::{Entry, Kind};
 use crate::disk::{Disk, DiskFile, is_full};
 use crate::error::StorageError;
 use crate::folder::{Name, temporary, write_whole};
@@ -41,6 +42,8 @@ struct State<F> {
     ready: VecDeque<Segment<F>>,
     /// Numbers of spare files.
     spares: Vec<u64>,
+    /// Segments taken into use since spares were last trimmed.
+    taken: usize,
     /// Sealed segments that have no sidecar yet.
     sealed: Vec<u64>,
     next_id: u64,
@@ -59,6 +62,7 @@ impl<F> Preparer<F> {
         let state = State {
             ready,
             spares,
+            taken: 0,
             sealed,
             next_id,
             reserve_due: true,
@@ -96,6 +100,8 @@ impl<D: Disk> Journal<D> {
                     let mut state = locked(&self.preparer.state);
                     state.ready.push_back(segment);
                     self.refresh_room(&state);
+                    drop(state);
+                    self.tell_room();
                 }
                 Err(error) if is_full(&error) => {
                     self.room.set_space(Space::Full);
@@ -109,10 +115,64 @@ impl<D: Disk> Journal<D> {
                 self.room.set_space(Space::Full);
                 return Ok(Space::Full);
             }
+            while let Err(error) = checkpoint::keep_evacuation_reserve(self) {
+                if !is_full(&error) {
+                    return Err(self.fail(folder("keeping a reserve", error)));
+                }
+                if self.drop_spare() {
+                    continue;
+                }
+                if self.expected_checkpoint_bytes() > 0 {
+                    locked(&self.preparer.state).reserve_due = true;
+                    self.room.set_space(Space::Full);
+                    return Ok(Space::Full);
+                }
+                break;
+            }
             locked(&self.preparer.state).reserve_due = false;
         }
         self.room.set_space(Space::Ample);
         Ok(Space::Ample)
+    }
+
+    /// Gives the space of a file that waits to be used again back to the disk.
+    fn drop_spare(&self) -> bool {
+        let Some(id) = locked(&self.preparer.state).spares.pop() else {
+            return false;
+        };
+        // One that stays is found at the next open.
+        drop(self.disk.remove(&Name::Spare(id).to_string()));
+        true
+    }
+
+    /// Keeps as many dead files for their next use as were taken into use since the last call,
+    /// and gives the others back to the disk: how many that is follows the traffic. So do the
+    /// checkpoints' reserves.
+    pub fn trim_spares(&self) -> Result<(), StorageError> {
+        let used = {
+            let mut state = locked(&self.preparer.state);
+            std::mem::take(&mut state.taken)
+        };
+        let busy = locked(&self.preparer.busy);
+        // What is there stays where there is no space for less beside it.
+        drop(checkpoint::keep_reserve(self, true));
+        drop(busy);
+        let mut removed = false;
+        while locked(&self.preparer.state).spares.len() > used {
+            removed |= self.drop_spare();
+        }
+        if removed {
+            let synced = self.disk.sync_folder();
+            synced.map_err(|error| self.fail(folder("removing spare segments", error)))?;
+        }
+        Ok(())
+    }
+
+    /// A number that no file has.
+    pub(crate) fn next_file(&self) -> u64 {
+        let mut state = locked(&self.preparer.state);
+        state.next_id += 1;
+        state.next_id - 1
     }
 
     /// The next segment of at least that length. Waits for one that is being prepared, and,
@@ -176,7 +236,7 @@ impl<D: Disk> Journal<D> {
 
     /// Without room for a checkpoint a full disk could never be drained.
     fn keep_grown_reserve(&self) -> Space {
-        match checkpoint::keep_reserve(self) {
+        match checkpoint::keep_reserve(self, false) {
             Err(error) if is_full(&error) && self.expected_checkpoint_bytes() > 0 => Space::Full,
             _ => Space::Ample,
         }
@@ -222,16 +282,17 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Sets free the files of segments that are in the directory no more.
-    pub(crate) fn recycle(&self, dead: Vec<Segment<D::File>>) -> io::Result<()> {
+    pub(crate) fn recycle(&self, dead: Vec<Entry<D::File>>) -> io::Result<()> {
         if dead.is_empty() {
             return Ok(());
         }
         let mut spares = Vec::new();
         let kept = locked(&self.preparer.state).spares.len();
-        for Segment { id, length, .. } in dead {
-            let name = Name::Segment(id).to_string();
+        for Entry { segment, kind, .. } in dead {
+            let Segment { id, length, .. } = segment;
+            let name = name_of(id, kind).to_string();
             let room = kept + spares.len() < self.options.spare_segments_max;
-            if room && length == self.options.segment_bytes {
+            if room && length == self.options.segment_bytes && kind != Kind::Cold {
                 self.disk.rename(&name, &Name::Spare(id).to_string())?;
                 spares.push(id);
             } else {
@@ -298,6 +359,7 @@ impl<D: Disk> Journal<D> {
             .iter()
             .position(|segment| segment.length >= length)?;
         let segment = state.ready.remove(at);
+        state.taken += 1;
         self.refresh_room(&state);
         self.preparer.wake.notify_one();
         segment
@@ -346,6 +408,7 @@ impl<D: Disk> Journal<D> {
             salt: self.disk.entropy(),
             length,
             fresh: spare.is_none(),
+            cold: false,
         };
         let made = match spare {
             Some(spare) => self.reuse(&Name::Spare(spare).to_string(), header),
@@ -368,6 +431,7 @@ impl<D: Disk> Journal<D> {
         let temporary = temporary(&Name::Segment(header.id).to_string());
         let created = self.disk.create(&temporary).and_then(|file| {
             file.zero_fill(header.length)?;
+            self.counts.zeroed(header.length);
             self.name(file, &temporary, header)
         });
         if created.is_err() {
@@ -392,6 +456,13 @@ impl<D: Disk> Journal<D> {
     }
 }
 
+/// The name of a file of records.
+pub(crate) fn name_of(id: u64, kind: Kind) -> Name {
+    match kind {
+        Kind::Open | Kind::Sealed => Name::Segment(id),
+        Kind::Cold => Name::Cold(id),
+    }
+}
 /// What a checkpoint says of one message in one queue, about.
 const CHECKPOINT_BYTES_PER_RECORD: u64 = 24;
 /// Few records are shorter than this.

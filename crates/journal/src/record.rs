@@ -5,24 +5,21 @@
 //! offset; neither a stale record nor a copy inside somebody's payload can pass for one.
 //!
 //! ```text
-//!  0        4        8     9     10    12       16       20       24
-//! ┌────────┬────────┬─────┬─────┬─────┬────────┬────────┬────────┬─────────
-//! │ magic  │ length │class│flags│  0  │ shard  │ payload│ header │ index …
-//! └────────┴────────┴─────┴─────┴─────┴────────┴ crc ───┴ crc ───┴─────────
-//!  24              32              40               40+length
-//! ┌───────────────┬───────────────┬────────────────┬──────────────┐
-//! │ index         │ term          │ payload        │ zeros to 8   │
-//! └───────────────┴───────────────┴────────────────┴──────────────┘
+//!  0        4     5     6       8       12       16       20      24              32
+//! ┌────────┬─────┬─────┬───────┬───────┬────────┬────────┬───────┬───────────────┬─────────
+//! │ length │class│flags│ magic │ shard │ payload│ header │ term  │ index         │ payload…
+//! └────────┴─────┴─────┴───────┴───────┴ crc ───┴ crc ───┴───────┴───────────────┴ zeros to 8
 //! header crc = crc32c(salt ‖ offset in the segment ‖ header with this field zero)
 //! ```
+//! Until a record is sealed, the place of the header's checksum holds the number of references.
 
 use menzil_model::{Class, Position, ShardId};
 
 use crate::layout::{align, checksum, put, range, to_usize, u32_at, u64_at};
 
 /// Bytes before the payload.
-pub(crate) const HEADER_BYTES: u64 = 40;
-const HEADER: usize = 40;
+pub(crate) const HEADER_BYTES: u64 = 32;
+pub(crate) const HEADER: usize = 32;
 
 /// The record was taken out by a repair. Its payload, if any, starts with the count (u64) of
 /// consecutive indexes that it stands for; without payload it stands for one.
@@ -36,7 +33,7 @@ pub(crate) struct RecordHeader {
     pub(crate) position: Position,
     pub(crate) class: Class,
     pub(crate) flags: u8,
-    pub(crate) term: u64,
+    pub(crate) term: u32,
     /// Of the payload.
     pub(crate) length: u32,
     pub(crate) payload_crc: u32,
@@ -48,31 +45,42 @@ impl RecordHeader {
         align(HEADER_BYTES + u64::from(self.length))
     }
 
-    /// Writes the header without its checksums, which `seal` adds when the place is known.
-    pub(crate) fn encode(&self, record: &mut [u8]) {
-        put(record, 0, &MAGIC);
-        put(record, 4, &self.length.to_le_bytes());
-        put(record, 8, &[self.class as u8, self.flags, 0, 0]);
-        put(record, 12, &self.position.shard.0.to_le_bytes());
-        put(record, 16, &self.payload_crc.to_le_bytes());
-        put(record, 20, &0_u32.to_le_bytes());
-        put(record, 24, &self.position.index.to_le_bytes());
-        put(record, 32, &self.term.to_le_bytes());
+    /// The header without its checksums, which `seal` adds when the place is known.
+    pub(crate) fn encode(&self, references: u32) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        put(&mut bytes, 0, &self.length.to_le_bytes());
+        put(&mut bytes, 4, &[self.class as u8, self.flags]);
+        put(&mut bytes, 6, &MAGIC);
+        put(&mut bytes, 8, &self.position.shard.0.to_le_bytes());
+        put(&mut bytes, PAYLOAD_CRC, &self.payload_crc.to_le_bytes());
+        put(&mut bytes, HEADER_CRC, &references.to_le_bytes());
+        put(&mut bytes, 20, &self.term.to_le_bytes());
+        put(&mut bytes, 24, &self.position.index.to_le_bytes());
+        bytes
     }
 
     /// The header at the start of `record` as it stands, whatever its checksum says.
+    #[inline]
     pub(crate) fn decode_unchecked(record: &[u8]) -> Option<Self> {
+        let record = record.first_chunk::<HEADER>()?;
         Some(Self {
             position: Position {
-                shard: ShardId(u32_at(record, 12)?),
+                shard: ShardId(u32_at(record, 8)?),
                 index: u64_at(record, 24)?,
             },
-            class: Class::from_byte(*record.get(8)?)?,
-            flags: *record.get(9)?,
-            term: u64_at(record, 32)?,
-            length: u32_at(record, 4)?,
-            payload_crc: u32_at(record, 16)?,
+            class: Class::from_byte(*record.get(4)?)?,
+            flags: *record.get(5)?,
+            term: u32_at(record, 20)?,
+            length: u32_at(record, 0)?,
+            payload_crc: u32_at(record, PAYLOAD_CRC)?,
         })
+    }
+
+    /// As [`decode_unchecked`](Self::decode_unchecked), if there seems to be one at all.
+    #[inline]
+    pub(crate) fn peek(record: &[u8]) -> Option<Self> {
+        (record.get(6..8)? == MAGIC).then_some(())?;
+        Self::decode_unchecked(record)
     }
 
     /// The header at `offset` of the segment's bytes, if it is one and its record ends by `end`.
@@ -84,12 +92,9 @@ impl RecordHeader {
 
     /// The header at the start of `record`, which lies at `offset`, if its checksum holds.
     pub(crate) fn check(record: &[u8], offset: u64, salt: u64) -> Option<Self> {
-        if record.get(..4)? != MAGIC {
-            return None;
-        }
-        let stored = u32_at(record, 20)?;
-        (header_crc(record.get(..HEADER)?, offset, salt) == stored).then_some(())?;
-        Self::decode_unchecked(record)
+        let header = Self::peek(record)?;
+        let stored = u32_at(record, HEADER_CRC)?;
+        (header_crc(record.first_chunk()?, offset, salt) == stored).then_some(header)
     }
 }
 
@@ -116,18 +121,22 @@ pub(crate) fn payload<'a>(record: &'a [u8], header: &RecordHeader) -> Option<&'a
     record.get(HEADER..HEADER.checked_add(to_usize(u64::from(header.length)))?)
 }
 
-/// Computes both checksums of the record that starts `record` and will lie at `offset`.
-/// Returns its size.
-pub(crate) fn seal(record: &mut [u8], offset: u64, salt: u64) -> Option<RecordHeader> {
+/// Computes both checksums of the record that starts `record` and will lie at `offset`. Returns
+/// how many will need it.
+pub(crate) fn seal(record: &mut [u8], offset: u64, salt: u64) -> Option<u32> {
     let header = RecordHeader::decode_unchecked(record)?;
+    let references = u32_at(record, HEADER_CRC)?;
     let payload_crc = checksum(payload(record, &header)?);
-    put(record, 16, &payload_crc.to_le_bytes());
-    let crc = header_crc(record.get(..HEADER)?, offset, salt);
-    put(record, 20, &crc.to_le_bytes());
-    Some(RecordHeader {
-        payload_crc,
-        ..header
-    })
+    put(record, PAYLOAD_CRC, &payload_crc.to_le_bytes());
+    seal_header(record, offset, salt)?;
+    Some(references)
+}
+
+/// Computes the checksum of the header alone: the record was sealed before, for another place.
+pub(crate) fn seal_header(record: &mut [u8], offset: u64, salt: u64) -> Option<()> {
+    let crc = header_crc(record.first_chunk()?, offset, salt);
+    put(record, HEADER_CRC, &crc.to_le_bytes());
+    Some(())
 }
 
 /// How many indexes the record stands for: one, unless a repair made it stand for a run.
@@ -139,16 +148,18 @@ pub(crate) fn span(header: &RecordHeader, payload: &[u8]) -> u64 {
     }
 }
 
-fn header_crc(header: &[u8], offset: u64, salt: u64) -> u32 {
+fn header_crc(header: &[u8; HEADER], offset: u64, salt: u64) -> u32 {
     let mut bytes = [0; HEADER + 16];
     put(&mut bytes, 0, &salt.to_le_bytes());
     put(&mut bytes, 8, &offset.to_le_bytes());
     put(&mut bytes, 16, header);
-    put(&mut bytes, 16 + 20, &[0; 4]);
+    put(&mut bytes, 16 + HEADER_CRC, &[0; 4]);
     checksum(&bytes)
 }
 
-const MAGIC: [u8; 4] = *b"mRec";
+const PAYLOAD_CRC: usize = 12;
+const HEADER_CRC: usize = 16;
+const MAGIC: [u8; 2] = *b"mR";
 
 #[cfg(test)]
 mod tests {
@@ -166,11 +177,11 @@ mod tests {
             length: u32::try_from(payload.len()).unwrap(),
             payload_crc: 0,
         };
-        let mut bytes = vec![0; HEADER];
-        header.encode(&mut bytes);
+        let mut bytes = header.encode(3).to_vec();
         bytes.extend_from_slice(payload);
         bytes.resize(to_usize(header.size()), 0);
-        let header = seal(&mut bytes, offset, salt).unwrap();
+        assert_eq!(seal(&mut bytes, offset, salt), Some(3));
+        let header = RecordHeader::decode_unchecked(&bytes).unwrap();
         (bytes, header)
     }
 

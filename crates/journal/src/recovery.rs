@@ -10,16 +10,18 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Condvar, Mutex, OnceLock, RwLock};
 
 use menzil_model::{Class, Position, ShardId};
 
+use crate::cold;
 use crate::counters::Counts;
 use crate::damage::{Damage, DamageKind};
-use crate::directory::Directory;
+use crate::directory::{Directory, Kind};
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
+use crate::evacuation::Evacuation;
 use crate::flight::Cut;
 use crate::folder::Name;
 use crate::journal::{Journal, locked};
@@ -77,6 +79,8 @@ impl<D: Disk> Journal<D> {
         if let Some(surveyed) = last {
             settle_tail(surveyed, torn).map_err(OpenError::io("cutting the end of the log"))?;
         }
+        let cold = cold::read_all(&survey, &mut visitor, &mut walk.report)
+            .map_err(OpenError::io("reading cold files"))?;
         let mut report = open_report(&survey, &walk);
         let (ready, spares) = clean_up(&disk, &survey, &options, &mut report)
             .map_err(OpenError::io("cleaning up the data folder"))?;
@@ -99,7 +103,13 @@ impl<D: Disk> Journal<D> {
         };
         let next_id = survey.next_id;
         let checkpoints = survey.checkpoints.indexes();
-        let (directory, sealed) = directory(survey, walk);
+        let (mut directory, mut sealed) = directory(survey, walk);
+        for file in cold {
+            if file.is_rebuilt {
+                sealed.push(file.segment.id);
+            }
+            directory.add(file.segment, file.contents, Kind::Cold);
+        }
         let journal = Self {
             disk,
             options,
@@ -110,10 +120,14 @@ impl<D: Disk> Journal<D> {
             directory: RwLock::new(directory),
             preparer: Preparer::new(ready, spares, sealed, next_id),
             checkpoints: Mutex::new(checkpoints),
+            needs_known: AtomicBool::new(false),
             marks,
             room: Room::default(),
             counts: Counts::default(),
             checkpoint_bytes: AtomicU64::new(0),
+            evacuation: Evacuation::default(),
+            room_hook: OnceLock::new(),
+            debt: AtomicU64::new(0),
             checkpoint_told_at: AtomicU64::new(0),
             failure: OnceLock::new(),
             report,
@@ -205,9 +219,17 @@ fn clean_up<D: Disk>(
         .map_or(&[][..], |(_, sealed)| sealed);
     for id in &survey.sidecars {
         let described = |surveyed: &Surveyed<D::File>| surveyed.segment.id == *id;
-        if !sealed.iter().any(described) {
+        if !sealed.iter().any(described) && !survey.cold.iter().any(described) {
             disk.remove(&Name::Directory(*id).to_string())?;
         }
+    }
+    for surveyed in survey
+        .cold
+        .iter()
+        .filter(|surveyed| cold::is_lost(surveyed))
+    {
+        let name = Name::Cold(surveyed.segment.id).to_string();
+        disk.rename(&name, &format!("quarantine-{name}"))?;
     }
     let mut ready = VecDeque::new();
     for surveyed in &survey.unused {
@@ -261,7 +283,8 @@ fn directory<F>(survey: Survey<F>, walk: Walk) -> (Directory<F>, Vec<u64>) {
         if !last && surveyed.contents.is_none() {
             sealed.push(surveyed.segment.id);
         }
-        directory.add(surveyed.segment, contents, !last);
+        let kind = if last { Kind::Open } else { Kind::Sealed };
+        directory.add(surveyed.segment, contents, kind);
     }
     (directory, sealed)
 }

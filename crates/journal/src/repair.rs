@@ -15,11 +15,12 @@ use std::io;
 use menzil_model::{Class, Map, Position, ShardId};
 
 use crate::batch::{self, BatchHeader, Classes};
+use crate::cold;
 use crate::continuity::Lost;
 use crate::damage::{Damage, DamageKind};
 use crate::disk::{Disk, DiskFile};
 use crate::error::OpenError;
-use crate::folder::write_whole;
+use crate::folder::{Name, write_whole};
 use crate::layout::{SECTOR, range, sectors, to_u32, to_usize};
 use crate::record::{self, DROPPED, FILLER, RecordHeader};
 use crate::report::Report;
@@ -48,6 +49,11 @@ pub fn repair<D: Disk>(disk: &D) -> Result<Report, OpenError> {
         let id = surveyed.segment.id;
         let actions = mend(disk, surveyed, &plan, before_next)
             .map_err(OpenError::io(format!("mending segment {id}")))?;
+        report.actions.extend(actions);
+    }
+    for (surveyed, id) in survey.cold.iter().zip(survey.next_id..) {
+        let name = Name::Cold(surveyed.segment.id).to_string();
+        let actions = cold::mend(disk, surveyed, id).map_err(OpenError::io(name))?;
         report.actions.extend(actions);
     }
     report.actions.extend(name_lost(&survey, &plan));
@@ -95,25 +101,26 @@ impl Visitor for Plan {
             .push(missing.clone());
     }
 
-    fn segment(&mut self, segment: u64, scan: &Scan) {
+    fn found(&mut self, segment: u64, event: &Event) {
         let wounds = self.segments.entry(segment).or_default();
-        wounds.end = scan.end;
-        for event in &scan.events {
-            match event {
-                Event::Batch(header) => {
-                    wounds.starts.insert(header.offset, *header);
-                }
-                Event::Record(found) => {
-                    wounds.records.insert(found.offset, found.header);
-                }
-                Event::Payload(found, damage) => {
-                    wounds.records.insert(found.offset, found.header);
-                    wounds.payloads.push((*found, *damage));
-                }
-                Event::Missing(missing) => wounds.missing.push(missing.clone()),
-                Event::Harmless(damage) => wounds.batches.push(*damage),
+        match event {
+            Event::Batch(header) => {
+                wounds.starts.insert(header.offset, *header);
             }
+            Event::Record(found) => {
+                wounds.records.insert(found.offset, found.header);
+            }
+            Event::Payload(found, damage) => {
+                wounds.records.insert(found.offset, found.header);
+                wounds.payloads.push((*found, *damage));
+            }
+            Event::Missing(missing) => wounds.missing.push(missing.clone()),
+            Event::Harmless(damage) => wounds.batches.push(*damage),
         }
+    }
+
+    fn segment(&mut self, segment: u64, scan: &Scan) {
+        self.segments.entry(segment).or_default().end = scan.end;
     }
 }
 
@@ -196,6 +203,7 @@ fn mend<D: Disk>(
             salt,
             length,
             fresh: false,
+            cold: false,
         };
         mended.write(0, &header.encode());
     }
@@ -383,8 +391,8 @@ impl<F> Mended<'_, F> {
             length: to_u32(to_usize(length)),
             payload_crc: 0,
         };
-        let mut bytes = vec![0; to_usize(size)];
-        header.encode(&mut bytes);
+        let mut bytes = header.encode(0).to_vec();
+        bytes.resize(to_usize(size), 0);
         if length >= 8 {
             crate::layout::put(
                 &mut bytes,

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 
 use menzil_model::{Class, Position, ShardId};
 
+use crate::contents::Contents;
 use crate::damage::Damage;
 
 /// What [`Journal::open`](crate::Journal::open) found and did.
@@ -109,6 +110,10 @@ impl fmt::Display for Quarantined {
 pub struct Report {
     /// Segments that hold records.
     pub segments: u64,
+    /// Cold files, and the records in them.
+    pub cold_files: u64,
+    /// See [`cold_files`](Self::cold_files).
+    pub cold_records: u64,
     /// Valid batches.
     pub batches: u64,
     /// Valid records.
@@ -138,6 +143,21 @@ pub struct Report {
 }
 
 impl Report {
+    /// Takes what a cold file holds into account.
+    pub(crate) fn count_cold(&mut self, contents: &Contents) {
+        self.cold_files += 1;
+        self.cold_records += contents.records();
+        for (shard, run) in &contents.runs {
+            let held = self.held.entry(*shard).or_default();
+            for (index, _) in run.ranks(0, u64::MAX) {
+                match held.last_mut() {
+                    Some(last) if *last.end() + 1 == index => *last = *last.start()..=index,
+                    _ => held.push(index..=index),
+                }
+            }
+        }
+    }
+
     /// Whether nothing is wrong. A torn tail is not: it is how a crash looks.
     pub fn is_sound(&self) -> bool {
         self.checkpoints_damaged.is_empty()

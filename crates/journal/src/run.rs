@@ -23,14 +23,17 @@ enum Woken {
 }
 
 impl<D: Disk> Journal<D> {
-    /// Commits until the journal is closed or fails; segments are prepared on a second thread.
+    /// Commits until the journal is closed or fails; segments are prepared and records evacuated
+    /// on threads of their own.
     /// `on_commit` hears of each commit on this thread, between two syncs: it is to be quick.
     pub fn run(&self, mut on_commit: impl FnMut(&Commit)) -> Result<(), StorageError> {
         self.check()?;
         self.start_preparing();
+        self.start_evacuating();
         thread::scope(|scope| {
             let _stop = Stop(self);
             scope.spawn(|| self.prepare_until_stopped());
+            scope.spawn(|| self.evacuate_until_stopped());
             while self.wait_until(None) != Woken::Closed {
                 if let Some(commit) = self.step()? {
                     on_commit(&commit);
@@ -107,5 +110,6 @@ struct Stop<'a, D: Disk>(&'a Journal<D>);
 impl<D: Disk> Drop for Stop<'_, D> {
     fn drop(&mut self) {
         self.0.stop_preparing();
+        self.0.stop_evacuating();
     }
 }

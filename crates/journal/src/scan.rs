@@ -18,10 +18,9 @@ use crate::layout::{SECTOR, checksum, range, sectors};
 use crate::record::{self, DROPPED, FILLER, RecordHeader};
 use crate::segment;
 
-/// What a segment holds.
+/// What a segment holds, its events aside.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    pub(crate) events: Vec<Event>,
     pub(crate) batches: u64,
     /// Where the next batch would start.
     pub(crate) end: u64,
@@ -106,8 +105,9 @@ pub(crate) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Reads the whole segment. In the `last` one the final batch may be torn.
-    pub(crate) fn scan(&self, last: bool) -> Scan {
+    /// Reads the whole segment, telling what is found batch by batch: there are too many records
+    /// to remember. In the `last` one the final batch may be torn.
+    pub(crate) fn scan(&self, last: bool, tell: &mut dyn FnMut(&Event)) -> Scan {
         let mut scan = Scan {
             end: segment::HEADER_BYTES,
             ..Scan::default()
@@ -129,16 +129,16 @@ impl Source<'_> {
                 scan.batches += 1;
                 scan.first.get_or_insert(header);
                 scan.last_number = header.number;
-                scan.events.push(Event::Batch(header));
-                scan.events.extend(events);
+                tell(&Event::Batch(header));
+                events.iter().for_each(&mut *tell);
                 scan.end = sectors(end);
             } else if let Some(next) = self.next_batch(start + SECTOR) {
-                scan.events.extend(self.region(start, next));
+                self.region(start, next).iter().for_each(&mut *tell);
                 scan.end = next;
             } else if let Some((end, number)) =
                 self.known_end.filter(|(end, _)| !last && *end > start)
             {
-                scan.events.extend(self.region(start, end));
+                self.region(start, end).iter().for_each(&mut *tell);
                 scan.batches += 1;
                 scan.last_number = number;
                 scan.end = end;

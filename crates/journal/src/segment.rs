@@ -9,6 +9,7 @@
 //! │ magic  │ver.│flags │ id     │ salt  │ length  │ 0                         │crc│ 0  │ batch…
 //! └────────┴────┴──────┴────────┴───────┴─────────┴───────────────────────────┴───┴────┴──────
 //! flags bit 0: zero-filled for this use, so what follows the log is zeros
+//!       bit 1: a cold file: batches of evacuated records, which are no part of the log's order
 //! ```
 
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) length: u64,
     /// Whether the file was zeros before this use.
     pub(crate) fresh: bool,
+    /// Whether it holds what was evacuated.
+    pub(crate) cold: bool,
 }
 
 impl SegmentHeader {
@@ -53,7 +56,8 @@ impl SegmentHeader {
         let mut bytes = vec![0; to_usize(HEADER_BYTES)];
         put(&mut bytes, 0, &MAGIC);
         put(&mut bytes, 4, &VERSION.to_le_bytes());
-        put(&mut bytes, 6, &u16::from(self.fresh).to_le_bytes());
+        let flags = u16::from(self.fresh) | u16::from(self.cold) << 1;
+        put(&mut bytes, 6, &flags.to_le_bytes());
         put(&mut bytes, 8, &self.id.to_le_bytes());
         put(&mut bytes, 16, &self.salt.to_le_bytes());
         put(&mut bytes, 24, &self.length.to_le_bytes());
@@ -74,6 +78,7 @@ impl SegmentHeader {
             salt: u64_at(bytes, 16)?,
             length: u64_at(bytes, 24)?,
             fresh: u16_at(bytes, 6)? & 1 != 0,
+            cold: u16_at(bytes, 6)? & 2 != 0,
         })
     }
 }

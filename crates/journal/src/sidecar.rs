@@ -5,13 +5,14 @@
 //!
 //! ```text
 //! magic 4 │ version 4 │ segment 8 │ salt 8 │ end 8 │ first, last batch number 8+8 │ previous 8 │
-//! shards 8 │ for each: shard 4 │ count 4 │ first index 8 │ count × offset 4 │ … │ crc 4
+//! shards 8 │ for each: shard 4 │ marks 4 │ records 4 │ gaps 4 │ first, last index 8+8 │
+//!            marks × (index 8 │ offset 4 │ rank 4 │ bytes 4) │ gaps × 1 │ … │ crc 4
 //! ```
 
 use menzil_model::ShardId;
 
-use crate::directory::{Contents, Run, run_length_max};
-use crate::layout::{checksum, to_u32, to_usize, u32_at, u64_at};
+use crate::contents::{Contents, Mark, Run, marks_max};
+use crate::layout::{checksum, range, to_u32, u32_at, u64_at};
 
 pub(crate) fn encode(segment: u64, salt: u64, contents: &Contents) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -29,12 +30,20 @@ pub(crate) fn encode(segment: u64, salt: u64, contents: &Contents) -> Vec<u8> {
         bytes.extend_from_slice(&field.to_le_bytes());
     }
     for (shard, run) in &contents.runs {
-        bytes.extend_from_slice(&shard.0.to_le_bytes());
-        bytes.extend_from_slice(&to_u32(run.offsets.len()).to_le_bytes());
-        bytes.extend_from_slice(&run.first.to_le_bytes());
-        for offset in &run.offsets {
-            bytes.extend_from_slice(&offset.to_le_bytes());
+        let (marks, gaps) = (to_u32(run.marks.len()), to_u32(run.gaps.len()));
+        for field in [shard.0, marks, run.records, gaps] {
+            bytes.extend_from_slice(&field.to_le_bytes());
         }
+        for field in [run.first, run.last] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        for mark in &run.marks {
+            bytes.extend_from_slice(&mark.index.to_le_bytes());
+            for field in [mark.offset, mark.rank, mark.bytes] {
+                bytes.extend_from_slice(&field.to_le_bytes());
+            }
+        }
+        bytes.extend_from_slice(&run.gaps);
     }
     bytes.extend_from_slice(&checksum(&bytes).to_le_bytes());
     bytes
@@ -63,35 +72,49 @@ pub(crate) fn decode(
     };
     let mut at = 64;
     for _ in 0..u64_at(bytes, 56)? {
-        let shard = ShardId(u32_at(bytes, at)?);
-        let count = u32_at(bytes, at + 4)?;
-        (count <= run_length_max(segment_bytes)).then_some(())?;
-        let first = u64_at(bytes, at + 8)?;
-        let start = at + 16;
-        at = start + to_usize(u64::from(count) * 4);
-        let offsets = bytes
-            .get(start..at)?
-            .chunks_exact(4)
-            .filter_map(|field| u32_at(field, 0));
-        contents.runs.insert(
-            shard,
-            Run {
-                first,
-                offsets: offsets.collect(),
-            },
-        );
+        let (shard, run, end) = decode_run(bytes, at, marks_max(segment_bytes))?;
+        contents.runs.insert(shard, run);
+        at = end;
     }
-    (at == body).then_some(contents)
+    (at == body as u64).then_some(contents)
 }
 
+fn decode_run(bytes: &[u8], at: u64, marks_max: u32) -> Option<(ShardId, Run, u64)> {
+    let head = range(bytes, at, at + RUN_BYTES)?;
+    let (marks, gaps) = (u32_at(head, 4)?, u32_at(head, 12)?);
+    (marks <= marks_max && gaps <= marks_max).then_some(())?;
+    let end = at + RUN_BYTES + u64::from(marks) * MARK_BYTES as u64;
+    let marks = range(bytes, at + RUN_BYTES, end)?.chunks_exact(MARK_BYTES);
+    let mark = |field: &[u8]| {
+        Some(Mark {
+            index: u64_at(field, 0)?,
+            offset: u32_at(field, 8)?,
+            rank: u32_at(field, 12)?,
+            bytes: u32_at(field, 16)?,
+        })
+    };
+    let run = Run {
+        first: u64_at(head, 16)?,
+        last: u64_at(head, 24)?,
+        records: u32_at(head, 8)?,
+        marks: marks.map(mark).collect::<Option<_>>()?,
+        gaps: range(bytes, end, end + u64::from(gaps))?.to_vec(),
+        ..Run::default()
+    };
+    Some((ShardId(u32_at(head, 0)?), run, end + u64::from(gaps)))
+}
+
+const RUN_BYTES: u64 = 32;
+const MARK_BYTES: usize = 20;
 const MAGIC: [u8; 4] = *b"mDir";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[cfg(test)]
 mod tests {
     use menzil_model::Position;
 
     use super::*;
+    use crate::counts::References;
 
     #[test]
     fn a_sidecar_is_read_back_and_every_flipped_byte_is_noticed() {
@@ -104,21 +127,17 @@ mod tests {
         };
         for index in 1..5 {
             let offset = 512 + u32::try_from(index).unwrap() * 64;
-            contents.push(
-                Position {
-                    shard: ShardId(2),
-                    index,
-                },
-                offset,
-            );
+            let shard = ShardId(2);
+            contents.push(Position { shard, index }, offset, 64);
         }
-        contents.push(
-            Position {
-                shard: ShardId(9),
-                index: 70,
-            },
-            900,
-        );
+        let mut cold = Run::default();
+        cold.push_cold(70, 900, 64, 0);
+        cold.push_cold(90, 964, 64, 0);
+        contents.runs.insert(ShardId(9), cold);
+        contents
+            .runs
+            .values_mut()
+            .for_each(|run| run.references = References::default());
         let bytes = encode(4, 77, &contents);
         assert_eq!(decode(&bytes, 4, 77, 1 << 16).as_ref(), Some(&contents));
         assert_eq!(decode(&bytes, 4, 78, 1 << 16), None);

@@ -11,7 +11,7 @@ use menzil_model::{Map, ShardId};
 
 use crate::batch::BatchHeader;
 use crate::checkpoint;
-use crate::directory::Contents;
+use crate::contents::Contents;
 use crate::disk::{Disk, DiskFile, read_all};
 use crate::error::OpenError;
 use crate::folder::{FORMAT, LOCK, Name, write_whole};
@@ -27,6 +27,8 @@ pub(crate) struct Survey<F> {
     pub(crate) used: Vec<Surveyed<F>>,
     /// Segments without, by number.
     pub(crate) unused: Vec<Surveyed<F>>,
+    /// Files of evacuated records, by number.
+    pub(crate) cold: Vec<Surveyed<F>>,
     pub(crate) spares: Vec<u64>,
     pub(crate) sidecars: Vec<u64>,
     pub(crate) temporaries: Vec<String>,
@@ -72,6 +74,13 @@ impl Checkpoints {
 impl<F: DiskFile> Surveyed<F> {
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         read_all(&*self.segment.file)
+    }
+
+    /// As [`read`](Self::read), into memory that was used before: fresh memory is the larger part
+    /// of what reading costs.
+    pub(crate) fn read_into(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        bytes.resize(to_usize(self.segment.file.len()?), 0);
+        self.segment.file.read_at(bytes, 0)
     }
 
     pub(crate) fn source<'a>(&self, bytes: &'a [u8]) -> Source<'a> {
@@ -129,7 +138,11 @@ fn check_format<D: Disk>(disk: &D) -> Result<bool, OpenError> {
         let ours = names.iter().find(|name| {
             matches!(
                 Name::parse(name),
-                Name::Segment(_) | Name::Checkpoint(..) | Name::Spare(_) | Name::Directory(_)
+                Name::Segment(_)
+                    | Name::Cold(_)
+                    | Name::Checkpoint(..)
+                    | Name::Spare(_)
+                    | Name::Directory(_)
             )
         });
         return match ours {
@@ -153,7 +166,10 @@ fn check_format<D: Disk>(disk: &D) -> Result<bool, OpenError> {
             found,
             known: FORMAT_VERSION,
         }),
-        _ => Err(OpenError::Format {
+        Some(found) => Err(OpenError::Format {
+            what: format!("version {found}, which no release wrote"),
+        }),
+        None => Err(OpenError::Format {
             what: "the format file is damaged".to_owned(),
         }),
     }
@@ -168,6 +184,7 @@ pub(crate) fn survey<D: Disk>(disk: &D) -> Result<Survey<D::File>, OpenError> {
     let mut survey = Survey {
         used: Vec::new(),
         unused: Vec::new(),
+        cold: Vec::new(),
         spares: Vec::new(),
         sidecars: Vec::new(),
         temporaries: Vec::new(),
@@ -179,7 +196,7 @@ pub(crate) fn survey<D: Disk>(disk: &D) -> Result<Survey<D::File>, OpenError> {
         let parsed = Name::parse(&name);
         match parsed {
             Name::Segment(id) => {
-                let surveyed = survey_segment(disk, id).map_err(OpenError::io(name))?;
+                let surveyed = survey_segment(disk, parsed, id).map_err(OpenError::io(name))?;
                 let batches = surveyed.number > 0;
                 if batches {
                     &mut survey.used
@@ -188,13 +205,17 @@ pub(crate) fn survey<D: Disk>(disk: &D) -> Result<Survey<D::File>, OpenError> {
                 }
                 .push(surveyed);
             }
+            Name::Cold(id) => {
+                let surveyed = survey_segment(disk, parsed, id).map_err(OpenError::io(name))?;
+                survey.cold.push(surveyed);
+            }
             Name::Spare(id) => survey.spares.push(id),
             Name::Directory(id) => survey.sidecars.push(id),
             Name::Checkpoint(shard, index) => checkpoints.push((shard, index)),
             Name::Temporary => survey.temporaries.push(name),
             Name::Other => {}
         }
-        if let Name::Segment(id) | Name::Spare(id) | Name::Directory(id) = parsed {
+        if let Name::Segment(id) | Name::Cold(id) | Name::Spare(id) | Name::Directory(id) = parsed {
             survey.next_id = survey.next_id.max(id.saturating_add(1));
         }
     }
@@ -227,12 +248,13 @@ fn survey_checkpoints<D: Disk>(
     Ok(checkpoints)
 }
 
-fn survey_segment<D: Disk>(disk: &D, id: u64) -> io::Result<Surveyed<D::File>> {
-    let file = Arc::new(disk.open(&Name::Segment(id).to_string())?);
+fn survey_segment<D: Disk>(disk: &D, name: Name, id: u64) -> io::Result<Surveyed<D::File>> {
+    let file = Arc::new(disk.open(&name.to_string())?);
     let length = file.len()?;
     let mut head = vec![0; to_usize(length.min(segment::HEADER_BYTES + SECTOR))];
     file.read_at(&mut head, 0)?;
-    let header = SegmentHeader::decode(&head, id);
+    let is_cold = matches!(name, Name::Cold(_));
+    let header = SegmentHeader::decode(&head, id).filter(|header| header.cold == is_cold);
     // A batch says where it lies, so without a header the first sound one still knows the salt.
     let salt = header.map(|header| header.salt);
     let mut first = first_batch(&head, length, id, salt);
@@ -279,4 +301,4 @@ fn is_untouched(head: &[u8], header: Option<SegmentHeader>) -> bool {
 }
 
 const FORMAT_NAME: &str = "menzil journal ";
-const FORMAT_VERSION: u64 = 1;
+const FORMAT_VERSION: u64 = 2;

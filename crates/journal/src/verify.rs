@@ -5,9 +5,11 @@
 
 use menzil_model::{Class, Position, ShardId};
 
+use crate::cold;
 use crate::damage::Damage;
 use crate::disk::Disk;
 use crate::error::OpenError;
+use crate::folder::Name;
 use crate::recovery::Replay;
 use crate::report::Report;
 use crate::strays::misfits;
@@ -37,6 +39,17 @@ pub fn verify_with<D: Disk>(disk: &D, replay: &mut dyn Replay) -> Result<Report,
     walk.run(&survey, &mut visitor)?;
     let mut report = walk.into_report();
     report.segments_damaged = misfits(&survey)?;
+    for surveyed in &survey.cold {
+        let name = Name::Cold(surveyed.segment.id).to_string();
+        if cold::is_lost(surveyed) {
+            let what = format!("{name} cannot be read: what it held is not known");
+            report.segments_damaged.push(what);
+            continue;
+        }
+        let contents = cold::rebuild(surveyed, &mut visitor, &mut report)
+            .map_err(OpenError::io(name.as_str()))?;
+        report.count_cold(&contents);
+    }
     Ok(report)
 }
 

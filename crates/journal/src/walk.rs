@@ -6,9 +6,9 @@
 use menzil_model::{Class, Position, ShardId};
 
 use crate::batch::Classes;
+use crate::contents::Contents;
 use crate::continuity::{Broken, Continuity, Lost};
 use crate::damage::{Damage, DamageKind};
-use crate::directory::Contents;
 use crate::disk::DiskFile;
 use crate::error::OpenError;
 use crate::folder::Name;
@@ -25,7 +25,9 @@ pub(crate) trait Visitor {
     fn record(&mut self, position: Position, class: Class, payload: &[u8]) -> Result<(), String>;
     /// A record that is damaged or lost.
     fn quarantined(&mut self, position: Position, class: Class, what: &Damage);
-    /// All that was found in a segment, in the order of its bytes.
+    /// Something was found in a segment, in the order of its bytes.
+    fn found(&mut self, _segment: u64, _event: &Event) {}
+    /// A segment was read.
     fn segment(&mut self, _segment: u64, _scan: &Scan) {}
     /// Batches are missing at the end of a segment.
     fn end_missing(&mut self, _missing: &Missing) {}
@@ -40,6 +42,8 @@ pub(crate) struct Walk {
     damaged_checkpoints: Vec<(ShardId, u64)>,
     /// Read even what the sidecars know, and go on after what refuses a start.
     lenient: bool,
+    /// The bytes of one segment after the other.
+    buffer: Vec<u8>,
     pub(crate) report: Report,
     pub(crate) segments_read: u64,
     pub(crate) replayed: u64,
@@ -69,6 +73,7 @@ impl Walk {
             continuity: Continuity::new(checkpoints.indexes()),
             damaged_checkpoints: checkpoints.damaged.clone(),
             lenient,
+            buffer: Vec::new(),
             report,
             segments_read: 0,
             replayed: 0,
@@ -93,7 +98,7 @@ impl Walk {
                 .filter(|contents| next.is_some() && !self.lenient && self.is_covered(contents));
             if let Some(contents) = known {
                 for (shard, run) in &contents.runs {
-                    self.continuity.skip(*shard, run.last());
+                    self.continuity.skip(*shard, run.last);
                 }
                 self.last_number = contents.last_number;
                 self.contents.push(contents.clone());
@@ -113,7 +118,7 @@ impl Walk {
     pub(crate) fn into_report(mut self) -> Report {
         for (shard, run) in self.contents.iter().flat_map(|contents| &contents.runs) {
             let held = self.report.held.entry(*shard).or_default();
-            held.push(run.first..=run.last());
+            held.push(run.first..=run.last);
         }
         self.report
     }
@@ -126,7 +131,7 @@ impl Walk {
     /// Whether all records of the segment lie below the checkpoints of their shards.
     fn is_covered(&self, contents: &Contents) -> bool {
         let mut runs = contents.runs.iter();
-        runs.all(|(shard, run)| run.last() <= self.continuity.covered(*shard))
+        runs.all(|(shard, run)| run.last <= self.continuity.covered(*shard))
     }
 
     fn read<F: DiskFile>(
@@ -136,10 +141,19 @@ impl Walk {
         visitor: &mut dyn Visitor,
     ) -> Result<(), OpenError> {
         let id = surveyed.segment.id;
-        let bytes = surveyed
-            .read()
+        let mut bytes = std::mem::take(&mut self.buffer);
+        surveyed
+            .read_into(&mut bytes)
             .map_err(OpenError::io(format!("reading segment {id}")))?;
-        let scan = surveyed.source(&bytes).scan(next.is_none());
+        let mut contents = Contents::default();
+        let mut outcome = Ok(());
+        let scan = surveyed.source(&bytes).scan(next.is_none(), &mut |event| {
+            visitor.found(id, event);
+            if outcome.is_ok() {
+                outcome = self.event(event, id, &bytes, &mut contents, visitor);
+            }
+        });
+        outcome?;
         self.segments_read += 1;
         self.report.batches += scan.batches;
         if surveyed.headless {
@@ -153,16 +167,10 @@ impl Walk {
             });
         }
         let first = scan.first.or(surveyed.first);
-        let mut contents = Contents {
-            end: scan.end,
-            first_number: first.map_or(0, |first| first.number),
-            last_number: scan.last_number,
-            previous: first.map_or(0, |first| first.previous),
-            ..Contents::default()
-        };
-        for event in &scan.events {
-            self.event(event, id, &bytes, &mut contents, visitor)?;
-        }
+        contents.end = scan.end;
+        contents.first_number = first.map_or(0, |first| first.number);
+        contents.last_number = scan.last_number;
+        contents.previous = first.map_or(0, |first| first.previous);
         if scan.batches > 0 {
             self.last_number = scan.last_number;
         }
@@ -180,6 +188,7 @@ impl Walk {
         }
         self.contents.push(contents);
         visitor.segment(id, &scan);
+        self.buffer = bytes;
         Ok(())
     }
 
@@ -204,18 +213,19 @@ impl Walk {
             Event::Record(found) if found.is_filler() => Ok(()),
             Event::Record(found) => {
                 self.follow(found, segment, visitor)?;
-                let offset = to_u32(to_usize(found.offset));
                 if found.is_dropped() {
                     self.report.dropped += found.span;
-                    contents.push_gone(found.position(), found.span, offset);
+                    contents.push_gone(found.position(), found.span);
                     return Ok(());
                 }
-                contents.push(found.position(), offset);
+                let offset = to_u32(to_usize(found.offset));
+                contents.push(found.position(), offset, found.header.size());
                 self.replay(found, bytes, visitor)
             }
             Event::Payload(found, damage) => {
                 self.follow(found, segment, visitor)?;
-                contents.push(found.position(), to_u32(to_usize(found.offset)));
+                let offset = to_u32(to_usize(found.offset));
+                contents.push(found.position(), offset, found.header.size());
                 self.quarantine(found.position(), found.header.class, *damage, visitor)
             }
         }

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use menzil_model::ShardId;
 
@@ -21,6 +22,7 @@ use crate::error::StorageError;
 use crate::flight::{Cursor, Cut, Target};
 use crate::journal::{Journal, locked, reading, writing};
 use crate::layout::{SECTOR, sectors};
+use crate::releases::Release;
 use crate::segment::{self, Segment};
 
 /// What one group commit made durable.
@@ -108,7 +110,9 @@ impl<D: Disk> Journal<D> {
     }
 
     fn commit(&self, writer: &mut Writer<D::File>) -> Result<Option<Commit>, StorageError> {
-        if !self.take_pending()? {
+        let (is_some, releases) = self.take_pending()?;
+        if !is_some {
+            self.count_releases(&releases);
             return Ok(None);
         }
         let mut commit = Commit::default();
@@ -121,7 +125,7 @@ impl<D: Disk> Journal<D> {
             writer
                 .cut
                 .take(&mut writing(&self.flight), &mut cursor, target);
-            if !writer.cut.records.is_empty() {
+            if writer.cut.records > 0 {
                 self.write_batch(writer, target)?;
                 self.publish(&writer.cut, &mut commit);
             }
@@ -133,22 +137,33 @@ impl<D: Disk> Journal<D> {
         let mut flight = writing(&self.flight);
         self.room.written(flight.bytes());
         flight.clear();
+        drop(flight);
+        self.count_releases(&releases);
         Ok(Some(commit))
     }
 
-    /// Moves the backlog into flight; whether there was one.
-    fn take_pending(&self) -> Result<bool, StorageError> {
+    /// Counts what is needed no more; the records are in the directory.
+    pub(crate) fn count_releases(&self, releases: &[Release]) {
+        if !releases.is_empty() {
+            let unknown = writing(&self.directory).release(releases);
+            self.counts.released_unknown(unknown);
+        }
+    }
+
+    /// Moves the backlog into flight; whether there was one, and what was released with it.
+    fn take_pending(&self) -> Result<(bool, Vec<Release>), StorageError> {
         let mut flight = writing(&self.flight);
         let mut pending = locked(&self.pending);
         if pending.backlog.is_broken() {
             return Err(StorageError::Encoder);
         }
+        let releases = pending.releases.take();
+        pending.eager = false;
         if pending.backlog.is_empty() {
-            return Ok(false);
+            return Ok((false, releases));
         }
         std::mem::swap(&mut pending.backlog, &mut *flight);
-        pending.eager = false;
-        Ok(true)
+        Ok((true, releases))
     }
 
     fn write_batch(
@@ -173,6 +188,7 @@ impl<D: Disk> Journal<D> {
         let header = cut.header(target, *number, *previous).encode();
         let flight = reading(&self.flight);
         let slices = cut.io_slices(&header, &flight);
+        let start = Instant::now();
         file.write_vectored_at(&slices, target.offset)
             .map_err(|error| StorageError::Write {
                 segment,
@@ -189,7 +205,7 @@ impl<D: Disk> Journal<D> {
         active.offset += sectors(cut.length);
         writing(&self.directory).commit(
             &active.segment,
-            &cut.records,
+            cut.runs(),
             *number,
             *previous,
             active.offset,
@@ -198,17 +214,17 @@ impl<D: Disk> Journal<D> {
         *previous = segment;
         self.room.set_active(active.left());
         self.counts
-            .batch(cut.records.len() as u64, sectors(cut.length));
+            .batch(u64::from(cut.records), sectors(cut.length), start.elapsed());
         Ok(())
     }
 
     /// Advances the committed marks over the records of a batch whose sync returned.
     fn publish(&self, cut: &Cut, commit: &mut Commit) {
-        commit.records += cut.records.len() as u64;
+        commit.records += u64::from(cut.records);
         commit.bytes += sectors(cut.length);
-        for (shard, index) in &cut.last {
-            self.marks.of(*shard).commit(*index);
-            commit.shards.insert(*shard, *index);
+        for (shard, run) in cut.runs() {
+            self.marks.of(shard).commit(run.last);
+            commit.shards.insert(shard, run.last);
         }
     }
 

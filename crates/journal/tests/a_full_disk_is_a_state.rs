@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Kept, SEGMENT, append, eventually, open_with, small};
+use common::{Kept, SEGMENT, append, checkpoint, eventually, open_with, small};
 use menzil_journal::testing::MemoryDisk;
 use menzil_journal::{CheckpointError, Journal, OpenError, Options, Space, StorageError};
 use menzil_model::{Class, ShardId};
@@ -94,9 +94,7 @@ fn a_checkpoint_on_a_full_disk_uses_its_reserve_and_frees_segments() {
     assert_eq!(journal.space(), Space::Full);
     let index = journal.committed(SHARD);
     let state = vec![3; 20_000];
-    journal
-        .install_checkpoint(SHARD, index, &[&state], std::iter::empty())
-        .unwrap();
+    checkpoint(&journal, 1, &state, &[]).unwrap();
     assert_eq!(journal.prepare().unwrap(), Space::Ample);
     assert!(journal.has_room(1000));
     fill(&journal, || journal.has_room(1000));
@@ -116,15 +114,12 @@ fn a_checkpoint_that_frees_nothing_leaves_space_for_the_next() {
     assert_eq!(journal.space(), Space::Full);
     let index = journal.committed(SHARD);
     let state = vec![3; 20_000];
-    journal
-        .install_checkpoint(SHARD, index, &[&state], 1..=index)
-        .unwrap();
+    let all: Vec<u64> = (1..=index).collect();
+    checkpoint(&journal, 1, &state, &all).unwrap();
     assert_eq!(journal.prepare().unwrap(), Space::Full);
-    let index = append(&journal, 1, b"settled").index;
+    append(&journal, 1, b"settled");
     journal.step().unwrap();
-    journal
-        .install_checkpoint(SHARD, index, &[&state], std::iter::empty())
-        .unwrap();
+    checkpoint(&journal, 1, &state, &[]).unwrap();
     assert_eq!(journal.prepare().unwrap(), Space::Ample);
     assert!(journal.has_room(1000));
 }
@@ -138,7 +133,7 @@ fn a_checkpoint_without_space_leaves_the_one_before_it() {
     let (disk, journal) = full_disk(options.clone());
     append(&journal, 1, b"one");
     journal.step().unwrap();
-    let refused = journal.install_checkpoint(SHARD, 1, &[b"state"], std::iter::empty());
+    let refused = checkpoint(&journal, 1, b"state", &[]);
     assert!(matches!(refused, Err(CheckpointError::Full)));
     assert!(disk.bytes("checkpoint-1-1.tmp").is_none());
     append(&journal, 1, b"two");
@@ -196,7 +191,8 @@ fn a_checkpoint_waits_for_committed_and_never_goes_back() {
     let disk = MemoryDisk::new(4);
     let (journal, _) = open_with(&disk, small()).unwrap();
     append(&journal, 1, b"one");
-    let early = journal.install_checkpoint(SHARD, 1, &[b"x"], std::iter::empty());
+    let old = journal.freeze(SHARD);
+    let early = journal.install_checkpoint(old.clone(), &[b"x"]);
     assert!(matches!(
         early,
         Err(CheckpointError::NotCommitted {
@@ -206,10 +202,8 @@ fn a_checkpoint_waits_for_committed_and_never_goes_back() {
     ));
     append(&journal, 1, b"two");
     journal.step().unwrap();
-    journal
-        .install_checkpoint(SHARD, 2, &[b"x"], std::iter::empty())
-        .unwrap();
-    let older = journal.install_checkpoint(SHARD, 1, &[b"x"], std::iter::empty());
+    checkpoint(&journal, 1, b"x", &[]).unwrap();
+    let older = journal.install_checkpoint(old, &[b"x"]);
     assert!(matches!(older, Err(CheckpointError::Older { current: 2 })));
 }
 
@@ -226,7 +220,7 @@ fn a_running_journal_waits_for_space_with_what_was_appended() {
         let mut last = 0;
         for _ in 0..400 {
             last = journal
-                .append(SHARD, Class::Message, |bytes| bytes.extend([7; 4096]))
+                .append(SHARD, Class::Message, 1, |bytes| bytes.extend([7; 4096]))
                 .index;
         }
         eventually("the reserve to be used up", || {
@@ -252,7 +246,7 @@ fn a_journal_that_waits_for_space_can_be_closed() {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| journal.run(|_| {}));
         for _ in 0..400 {
-            journal.append(SHARD, Class::Message, |bytes| bytes.extend([7; 4096]));
+            journal.append(SHARD, Class::Message, 1, |bytes| bytes.extend([7; 4096]));
         }
         eventually("the disk to be full", || journal.space() == Space::Full);
         journal.close();

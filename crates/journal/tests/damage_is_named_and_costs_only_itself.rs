@@ -10,7 +10,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Kept, append, append_class, open, open_with};
+use common::{Kept, append, append_class, checkpoint, open, open_with, release_all_but};
 use menzil_journal::testing::MemoryDisk;
 use menzil_journal::{DamageKind, Dumped, OpenError, Options, ReadError, dump, repair, verify};
 use menzil_model::{Class, Position, ShardId};
@@ -98,7 +98,7 @@ fn every_damaged_byte_costs_at_most_its_record_and_is_never_believed() {
     let (mut refused, mut quarantined, mut harmless) = (0, 0, 0);
     for at in 0..end {
         let hit = records.iter().find(|record| {
-            let payload = record.offset as usize + 40;
+            let payload = record.offset as usize + 32;
             (payload..payload + record.payload.len()).contains(&at)
         });
         let damaged = disk.fork();
@@ -208,7 +208,7 @@ fn a_quarantined_message_is_set_aside_by_repair_and_named_no_more() {
         .find(|r| r.payload == b"message two")
         .unwrap();
     let mut bytes = disk.bytes("segment-0000000001").unwrap();
-    bytes[message.offset as usize + 40] ^= 1;
+    bytes[message.offset as usize + 32] ^= 1;
     disk.set_bytes("segment-0000000001", &bytes);
     let (journal, kept) = open(&disk).unwrap();
     assert_eq!(kept.quarantined, [(message.position, Class::Message)]);
@@ -236,7 +236,7 @@ fn a_quarantined_message_is_set_aside_by_repair_and_named_no_more() {
         message.offset / 512 * 512
     ));
     let inside = message.offset as usize % 512;
-    assert_eq!(aside.unwrap()[inside + 40], b'm' ^ 1);
+    assert_eq!(aside.unwrap()[inside + 32], b'm' ^ 1);
     let (journal, kept) = open(&disk).unwrap();
     assert!(kept.quarantined.is_empty());
     assert_eq!(as_map(&kept).len(), 8);
@@ -307,10 +307,7 @@ fn stale_records_of_an_earlier_use_never_fill_a_damaged_batch() {
     };
     for round in 0..4 {
         fill(round * 700);
-        let index = journal.committed(ShardId(1));
-        journal
-            .install_checkpoint(ShardId(1), index, &[b"state"], std::iter::empty())
-            .unwrap();
+        checkpoint(&journal, 1, b"state", &[]).unwrap();
     }
     assert!(journal.counters().segments_recycled > 10);
     fill(4 * 700);
@@ -349,7 +346,7 @@ fn a_bad_last_batch_is_a_torn_tail_and_a_bad_one_before_it_is_not() {
     let damage = |record: &Stored| {
         let damaged = disk.fork();
         let mut bytes = whole.clone();
-        bytes[record.offset as usize + 41] ^= 4;
+        bytes[record.offset as usize + 33] ^= 4;
         damaged.set_bytes("segment-0000000001", &bytes);
         damaged
     };
@@ -358,7 +355,7 @@ fn a_bad_last_batch_is_a_torn_tail_and_a_bad_one_before_it_is_not() {
     assert_eq!(kept.payloads(1), [b"first"]);
     let report = journal.report();
     assert_eq!(report.torn.unwrap().offset, records[1].offset - 64);
-    let line = "torn tail: 112 unconfirmed bytes cut from segment 1 at byte 1024";
+    let line = "torn tail: 104 unconfirmed bytes cut from segment 1 at byte 1024";
     assert_eq!(
         report
             .to_string()
@@ -388,9 +385,7 @@ fn a_damaged_sidecar_is_rebuilt_and_a_covered_segment_is_not_read() {
         journal.step().unwrap();
     }
     let live = [5, 200, 399];
-    journal
-        .install_checkpoint(ShardId(1), 400, &[b"state"], live.into_iter())
-        .unwrap();
+    checkpoint(&journal, 1, b"state", &live).unwrap();
     append(&journal, 1, b"tail");
     journal.finish().unwrap();
     drop(journal);
@@ -428,13 +423,18 @@ fn a_damaged_sidecar_is_rebuilt_and_a_covered_segment_is_not_read() {
 fn a_damaged_checkpoint_is_refused_by_name_unless_the_log_can_stand_in_for_it() {
     let disk = MemoryDisk::new(6);
     let (journal, _) = open(&disk).unwrap();
+    let mut freeze = None;
     for n in 0..400_u32 {
         append(&journal, 1, &n.to_le_bytes().repeat(150));
         journal.step().unwrap();
+        if n == 299 {
+            release_all_but(&journal, 1, &[]);
+            freeze = Some(journal.freeze(ShardId(1)));
+        }
     }
     let whole = disk.fork();
     journal
-        .install_checkpoint(ShardId(1), 300, &[b"state"], std::iter::empty())
+        .install_checkpoint(freeze.unwrap(), &[b"state"])
         .unwrap();
     drop(journal);
     let damage = |disk: &MemoryDisk| {

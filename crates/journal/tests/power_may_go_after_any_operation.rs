@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{Random, append, open_with};
+use common::{Random, append, checkpoint, open_with};
 use menzil_journal::Options;
 use menzil_journal::testing::MemoryDisk;
 use menzil_model::{Position, ShardId};
@@ -54,10 +54,7 @@ fn live(disk: &MemoryDisk) -> Came {
             // The newest record and one long before it are still referred to.
             let live = [index - 5, index];
             let state = payload(index);
-            if journal
-                .install_checkpoint(SHARD, index, &[&state], live.into_iter())
-                .is_err()
-            {
+            if checkpoint(&journal, 1, &state, &live).is_err() {
                 return came;
             }
             came.checkpoint = index;
@@ -173,10 +170,7 @@ fn a_sidecar_of_a_segment_that_is_written_again_is_not_believed() {
         assert!(kept.payloads(1).len() as u64 >= committed, "{operations}");
         assert_eq!(kept.payloads(1)[..3], [payload(1), payload(2), payload(3)]);
         // Below a checkpoint only the sidecar tells where the records are.
-        let last = journal.committed(SHARD);
-        journal
-            .install_checkpoint(SHARD, last, &[b"state"], 1..=3)
-            .unwrap();
+        checkpoint(&journal, 1, b"state", &[1, 2, 3]).unwrap();
         drop(journal);
         let (journal, _) = open_with(&disk, options.clone()).unwrap();
         for index in 1..=3 {

@@ -69,7 +69,7 @@ fn what_threads_append_is_committed_and_replayed_in_order() {
                         let position = if n % 3 == 0 {
                             journal.append_lazy(shard, Class::Message, encode)
                         } else {
-                            journal.append(shard, Class::Message, encode)
+                            journal.append(shard, Class::Message, 0, encode)
                         };
                         if n % 64 == 0 {
                             assert_eq!(journal.read(position).unwrap(), payload);
@@ -130,7 +130,7 @@ fn a_lazy_record_alone_is_committed_by_and_by_and_an_eager_one_wakes_the_writer(
             eventually("a lazy commit", || journal.committed(ShardId(1)) == n);
         }
         for n in 1..=5 {
-            journal.append(ShardId(2), Class::Message, |bytes| bytes.push(1));
+            journal.append(ShardId(2), Class::Message, 0, |bytes| bytes.push(1));
             eventually("a commit", || journal.committed(ShardId(2)) == n);
         }
         assert!(!journal.wait_pending(Duration::from_millis(1)));
@@ -156,17 +156,16 @@ fn a_second_journal_on_a_folder_is_refused_and_checkpoints_recycle_real_files() 
         &mut Kept::default(),
     );
     assert!(matches!(second.map(|_| ()), Err(OpenError::Locked)));
+    journal.needs_known();
     for round in 1..=6_u64 {
         for _ in 0..300 {
-            journal.append(ShardId(1), Class::Message, |bytes| {
+            journal.append(ShardId(1), Class::Message, 1, |bytes| {
                 bytes.extend_from_slice(&[5; 2000]);
             });
         }
         journal.step().unwrap();
         let index = round * 300;
-        journal
-            .install_checkpoint(ShardId(1), index, &[b"state"], [index].into_iter())
-            .unwrap();
+        common::checkpoint(&journal, 1, b"state", &[index]).unwrap();
     }
     assert!(journal.counters().segments_recycled > 5);
     assert!(journal.segments().len() <= 3);

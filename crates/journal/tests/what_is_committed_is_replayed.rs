@@ -135,12 +135,12 @@ fn a_second_journal_on_the_folder_is_refused() {
 #[test]
 fn a_newer_format_is_refused_without_touching_anything() {
     let disk = MemoryDisk::new(6);
-    disk.set_bytes("format", b"menzil journal 2\n");
+    disk.set_bytes("format", b"menzil journal 3\n");
     disk.set_bytes("segment-9999999999.tmp", b"theirs");
     let refused = open(&disk).map(|_| ()).unwrap_err();
     assert!(matches!(
         refused,
-        OpenError::NewerFormat { found: 2, known: 1 }
+        OpenError::NewerFormat { found: 3, known: 2 }
     ));
     assert_eq!(disk.bytes("segment-9999999999.tmp").unwrap(), b"theirs");
     disk.set_bytes("format", b"menzil jo");
@@ -210,7 +210,7 @@ fn a_batch_takes_several_appends_of_several_shards_and_classes() {
     let (journal, _) = open(&disk).unwrap();
     let mut batch = journal.batch();
     for n in 0..10_u8 {
-        batch.append(ShardId(u32::from(n % 2)), Class::Topology, |bytes| {
+        batch.append(ShardId(u32::from(n % 2)), Class::Topology, 0, |bytes| {
             bytes.push(n);
         });
     }
@@ -273,7 +273,7 @@ fn an_encoder_that_takes_bytes_away_ends_the_journal() {
     let (journal, _) = open(&disk).unwrap();
     append(&journal, 1, b"of another");
     let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        journal.append(ShardId(1), Class::Message, Vec::clear);
+        journal.append(ShardId(1), Class::Message, 0, Vec::clear);
     }));
     assert!(broken.is_err());
     assert!(matches!(journal.step(), Err(StorageError::Encoder)));

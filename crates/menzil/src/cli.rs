@@ -88,6 +88,11 @@ pub(crate) enum JournalCommand {
         /// The data folder
         dir: PathBuf,
     },
+    /// Count what is in it: files, records by class, what is needed and what is not
+    Stats {
+        /// The data folder
+        dir: PathBuf,
+    },
     /// Print what is in it, a line for each record; bodies are left out
     Dump {
         /// The data folder

@@ -3,6 +3,7 @@
 mod fact_line;
 mod findings;
 mod needed;
+mod stats;
 
 use std::path::Path;
 
@@ -23,6 +24,10 @@ pub(crate) fn run(command: &JournalCommand) -> Result<(), Failure> {
             let missing = needed.missing(&report);
             print(&describe(&report, &missing, &needed.virtual_hosts()));
             sound(dir, &report, missing.len())
+        }
+        JournalCommand::Stats { dir } => {
+            print(&stats::stats(&disk(dir)?).map_err(|error| failed(dir, &error))?);
+            Ok(())
         }
         JournalCommand::Repair { dir } => repair(dir, &disk(dir)?),
         JournalCommand::Dump { dir } => {
@@ -115,6 +120,7 @@ fn line(dumped: &Dumped<'_>) -> String {
             }
             lines.concat()
         }
+        Dumped::Cold { file, length } => format!("cold file {file}, {length} bytes\n"),
         Dumped::Segment { segment, length } => format!("segment {segment}, {length} bytes\n"),
         Dumped::Batch {
             number,

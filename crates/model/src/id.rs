@@ -79,7 +79,7 @@ impl fmt::Display for Position {
 
 /// What a record is about. It decides what a damaged one means: a damaged message is
 /// quarantined, a damaged topology fact refuses the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {
     /// Exchanges, queues, bindings.

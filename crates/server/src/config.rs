@@ -67,7 +67,8 @@ pub struct Settings {
     pub segment_bytes: Size,
     /// Bytes that wait for the disk, past which publishers wait. Default 32 MiB.
     pub journal_pending_bytes_max: Size,
-    /// Bytes written since the last checkpoint that bring the next. Default 256 MiB.
+    /// Bytes written since the last checkpoint that bring the next; twice the size of
+    /// the last checkpoint is added. Default 64 MiB.
     pub checkpoint_bytes: Size,
     /// Seconds after which a checkpoint is made if anything was written. Default 300.
     pub checkpoint_seconds: u64,
@@ -76,6 +77,9 @@ pub struct Settings {
     /// Entries of an index page: what a queue keeps at hand of a long backlog at each end, and
     /// packs together between. Default 256.
     pub index_page_entries: usize,
+    /// Bytes of packed index pages kept in memory, per virtual host; what is over goes to a
+    /// scratch file in the data folder. Default 32 MiB.
+    pub index_bytes_max: Size,
     /// Threads that read message bodies back from disk. Default 2.
     pub read_threads: usize,
 
@@ -130,10 +134,11 @@ impl Default for Settings {
             outbox_bytes_max: Size::mib(1),
             segment_bytes: Size::mib(64),
             journal_pending_bytes_max: Size::mib(32),
-            checkpoint_bytes: Size::mib(256),
+            checkpoint_bytes: Size::mib(64),
             checkpoint_seconds: 300,
             body_cache_bytes: Size::mib(64),
             index_page_entries: 256,
+            index_bytes_max: Size::mib(32),
             read_threads: 2,
             stop_seconds: 5,
             log_level: LogLevel::Info,
@@ -193,16 +198,22 @@ impl Settings {
         size("outbox_bytes_max", self.outbox_bytes_max, 4 * KIB, GIB)?;
         let pending = self.journal_pending_bytes_max;
         size("journal_pending_bytes_max", pending, 64 * KIB, 16 * GIB)?;
-        size("checkpoint_bytes", self.checkpoint_bytes, MIB, 1024 * GIB)?;
+        size(
+            "checkpoint_bytes",
+            self.checkpoint_bytes,
+            64 * KIB,
+            1024 * GIB,
+        )?;
         let cache = self.body_cache_bytes;
         size("body_cache_bytes", cache, 0, 1024 * GIB)?;
+        size("index_bytes_max", self.index_bytes_max, 0, 1024 * GIB)?;
         between(
             "index_page_entries",
             self.index_page_entries as u64,
             4,
             65_536,
         )?;
-        size("segment_bytes", self.segment_bytes, MIB, 4 * GIB)?;
+        size("segment_bytes", self.segment_bytes, 64 * KIB, 2 * GIB)?;
         between("connections_max", self.connections_max as u64, 1, 1 << 20)?;
         between(
             "password_checks_max",

@@ -39,6 +39,9 @@ pub(crate) use commit::commit_loop;
 /// Room in prepared segments below which publishers wait.
 const LOW_ROOM_BYTES: u64 = 256 << 10;
 
+/// Segments of dead bytes that wait for evacuation, past which publishers wait for it.
+const DEBT_SEGMENTS_MAX: u64 = 8;
+
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Times that one flush gives credit back and sends what that brings; see ADR 0001.
@@ -151,27 +154,27 @@ impl Node {
     }
 
     /// True where publishers should not be read: so much waits for the disk, or the segments
-    /// that are ready are nearly used up and the next is not prepared yet.
+    /// that are ready are nearly used up and the next is not prepared yet, or dead bytes grow
+    /// faster than what lives among them can be evacuated.
     pub(crate) fn is_journal_behind(&self) -> bool {
         let settings = &self.settings;
         self.journal.pending_bytes() >= settings.journal_pending_bytes_max.0
             || !self
                 .journal
                 .has_room(LOW_ROOM_BYTES.min(settings.segment_bytes.0 / 4))
+            || self.journal.evacuation_debt_bytes() > DEBT_SEGMENTS_MAX * settings.segment_bytes.0
     }
 
-    /// Wakes the publishers that wait for the journal, if it has caught up. True where some
-    /// still wait.
-    pub(crate) fn let_publishers_go_on(&self) -> bool {
+    /// Wakes the publishers that wait for the journal, if it has caught up.
+    pub(crate) fn let_publishers_go_on(&self) {
         let mut waiting = self.held_back.lock();
         if waiting.is_empty() || self.is_journal_behind() {
-            return !waiting.is_empty();
+            return;
         }
         for link in waiting.drain(..) {
             link.held_back.store(false, Ordering::Release);
             link.wake.notify_one();
         }
-        false
     }
 
     /// Why publishers are not read, as `connection.blocked` says it.
@@ -216,16 +219,20 @@ impl<'a> ShardLog<'a> {
 const RECORD_OVERHEAD_BYTES: u64 = 4096;
 
 impl Log for ShardLog<'_> {
-    fn append(&mut self, fact: &Fact, _references: u32) -> u64 {
+    fn append(&mut self, fact: &Fact, references: u32) -> u64 {
         let shard = self.shard;
         let encode = |bytes: &mut Vec<u8>| fact.encode(bytes);
-        self.batch().append(shard, fact.class(), encode).index
+        let position = self.batch().append(shard, fact.class(), references, encode);
+        position.index
     }
 
-    fn append_published(&mut self, published: &PublishedRef<'_>, _references: u32) -> u64 {
+    fn append_published(&mut self, published: &PublishedRef<'_>, references: u32) -> u64 {
         let shard = self.shard;
         let encode = |bytes: &mut Vec<u8>| published.encode(bytes);
-        self.batch().append(shard, Class::Message, encode).index
+        let position = self
+            .batch()
+            .append(shard, Class::Message, references, encode);
+        position.index
     }
 
     fn append_lazy(&mut self, fact: &Fact) -> u64 {
@@ -234,9 +241,15 @@ impl Log for ShardLog<'_> {
         self.batch().append_lazy(shard, fact.class(), encode).index
     }
 
-    fn release(&mut self, _index: u64, _count: u32) {}
+    fn release(&mut self, index: u64, count: u32) {
+        let shard = self.shard;
+        self.batch().release(shard, index, count);
+    }
 
-    fn release_run(&mut self, _first: u64, _count: u64) {}
+    fn release_run(&mut self, first: u64, count: u64) {
+        let shard = self.shard;
+        self.batch().release_run(shard, first, count);
+    }
 
     /// While segments can be prepared there is room: publishers are held back before the
     /// writer has to prepare one itself. On a full disk it is counted.

@@ -10,6 +10,7 @@ mod driver;
 mod executor;
 mod listener;
 pub mod log;
+mod scratch;
 mod secret;
 mod server;
 mod stats;

@@ -24,6 +24,7 @@ use crate::config::Settings;
 use crate::driver::recovery::Recovery;
 use crate::driver::shard_driver::ShardDriver;
 use crate::driver::{Node, checkpointer, commit_loop, fetcher, stop_node, timer};
+use crate::scratch::ScratchFile;
 use crate::users::Users;
 use crate::{listener, log, stats};
 
@@ -112,6 +113,12 @@ impl Server {
             disk_stalled: AtomicBool::new(false),
             stopping,
             settings,
+        });
+        let watched = Arc::downgrade(&node);
+        node.journal.on_room(move || {
+            if let Some(node) = watched.upgrade() {
+                node.publisher_waits.notify_one();
+            }
         });
         let threads = Threads::start(&node)
             .map_err(|error| StartError(format!("cannot start threads: {error}")))?;
@@ -276,6 +283,8 @@ fn shard_settings(settings: &Settings) -> ShardSettings {
     ShardSettings {
         content_bytes_max: settings.body_cache_bytes.0,
         index_page_entries: settings.index_page_entries,
+        index_bytes_max: settings.index_bytes_max.0,
+        scratch: Some(Arc::new(ScratchFile::new(settings.data_dir.clone()))),
         credit_bytes: settings.delivery_credit_bytes.0,
         transaction_bytes_max: settings.tx_bytes_max.0,
         chunk_bytes: chunk_bytes(settings),
@@ -304,6 +313,8 @@ fn journal_options(settings: &Settings) -> Options {
         // Publishers wait unread past `journal_pending_bytes_max`; what was read is never
         // refused for it.
         pending_bytes_max: u64::MAX,
+        checkpoint_reserve_bytes: (settings.segment_bytes.0 / 8).min(1 << 20),
+        evacuation_reserve_bytes: (settings.segment_bytes.0 / 4).min(16 << 20),
         ..Options::default()
     }
 }
@@ -342,7 +353,7 @@ pub fn format_advice(data_dir: &Path, error: &OpenError) -> Option<String> {
     let dir = data_dir.display();
     Some(format!(
         "; if Menzil made this folder and its format file was deleted or damaged, put it back: \
-         `echo menzil journal 1 > {dir}/format`; if not, name another folder"
+         `echo menzil journal 2 > {dir}/format`; if not, name another folder"
     ))
 }
 
@@ -363,6 +374,29 @@ fn start_shards(
     let mut shards = Map::default();
     let recovered = recovery.finish(&configured);
     let took_ms = clock.uptime_ms();
+    for one in &recovered {
+        let (mut run, mut needed, mut found) = ((0, 0, 0), 0, 0);
+        one.shard.needs(&mut |first, count, references| {
+            let (of, records, each) = run;
+            if each == references && of + records == first {
+                run.1 += count;
+                return;
+            }
+            needed += records;
+            found += journal.need(one.id, of, records, each);
+            run = (first, count, references);
+        });
+        let (first, count, references) = run;
+        needed += count;
+        found += journal.need(one.id, first, count, references);
+        if found < needed {
+            log::error(
+                "records that queues need are missing; `menzil journal verify` names them",
+                &[("virtual_host", &one.name), ("records", &(needed - found))],
+            );
+        }
+    }
+    journal.needs_known();
     for mut one in recovered {
         one.shard.start(
             clock.now_ms(),
@@ -487,21 +521,16 @@ fn background_tasks(node: &Arc<Node>) -> Vec<JoinHandle<()>> {
 /// Tells publishers when the disk fills up and when it has room again.
 async fn watch_the_disk(node: Arc<Node>) {
     let mut stopping = node.stopping.subscribe();
-    let mut publishers_wait = false;
     let mut stall = Stall::default();
     loop {
-        // Segments are prepared between commits too, and publishers wait for them.
-        let pause = if publishers_wait {
-            PREPARER_LOOK_EVERY
-        } else {
-            DISK_LOOK_EVERY
-        };
+        // Segments are prepared between commits too, and publishers wait for them: the journal
+        // tells of each.
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(DISK_LOOK_EVERY) => {}
             () = node.publisher_waits.notified() => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
-        publishers_wait = node.let_publishers_go_on();
+        node.let_publishers_go_on();
         let full = node.journal.space() == Space::Full;
         let stalled = stall.looks_stalled(&node) && !full;
         let was_full = node.disk_full.swap(full, Ordering::AcqRel);
@@ -613,7 +642,6 @@ pub fn stats_socket(data_dir: &Path) -> PathBuf {
     data_dir.join("menzil.sock")
 }
 
-const PREPARER_LOOK_EVERY: Duration = Duration::from_millis(5);
 const DISK_LOOK_EVERY: Duration = Duration::from_millis(100);
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(10);
 

@@ -134,10 +134,36 @@ fn all(node: &Node) -> Value {
             "segments_prepared": journal.segments_prepared,
             "segments_recycled": journal.segments_recycled,
             "checkpoints": journal.checkpoints,
+            "checkpoint_bytes": journal.checkpoint_bytes,
+            "zero_bytes": journal.zero_bytes,
+            "segments_evacuated": journal.segments_evacuated,
+            "cold_files": journal.cold_files,
+            "records_evacuated": journal.records_evacuated,
+            "evacuation_bytes": journal.evacuation_bytes,
+            "evacuation_debt_bytes": node.journal.evacuation_debt_bytes(),
+            "reads": journal.reads,
+            "read_bytes": journal.read_bytes,
+            "commit_us": journal.commit_us,
+            "commit_time": histogram(&menzil_journal::COMMIT_BOUNDS_US, &journal.commit_time),
+            "batch_sizes": histogram(
+                &menzil_journal::BATCH_RECORDS_BOUNDS,
+                &journal.batch_records,
+            ),
+            "directory_bytes": node.journal.directory_bytes(),
             "pending_bytes": node.journal.pending_bytes(),
         },
         "virtual_hosts": node.shards.values().map(|shard| of_shard(shard)).collect::<Vec<_>>(),
     })
+}
+
+/// Counts by the bound up to which they go.
+fn histogram(bounds: &[u64], counts: &[u64]) -> Value {
+    let bounds = bounds.iter().map(|bound| json!(bound));
+    let bounds = bounds.chain([Value::Null]);
+    let places = bounds.zip(counts);
+    places
+        .map(|(bound, count)| json!({"up_to": bound, "count": count}))
+        .collect()
 }
 
 fn of_shard(shard: &ShardDriver) -> Value {
@@ -154,6 +180,8 @@ fn of_shard(shard: &ShardDriver) -> Value {
         "channels": objects.channels,
         "consumers": objects.consumers,
         "content_bytes": objects.content_bytes,
+        "index_bytes": objects.index_bytes,
+        "index_scratch_bytes": objects.index_scratch_bytes,
         "counters": {
             "published": counters.published,
             "routed": counters.routed,

@@ -20,9 +20,10 @@ impl SimDisk {
         Self { memory, sabotage }
     }
 
-    fn file(&self, file: MemoryFile) -> SimFile {
+    fn file(&self, name: &str, file: MemoryFile) -> SimFile {
         SimFile {
             file,
+            is_cold: name.starts_with("cold-"),
             is_prepared: AtomicBool::new(false),
             sabotage: self.sabotage,
         }
@@ -34,11 +35,11 @@ impl Disk for SimDisk {
     type Lock = MemoryLock;
 
     fn create(&self, name: &str) -> io::Result<SimFile> {
-        self.memory.create(name).map(|file| self.file(file))
+        self.memory.create(name).map(|file| self.file(name, file))
     }
 
     fn open(&self, name: &str) -> io::Result<SimFile> {
-        self.memory.open(name).map(|file| self.file(file))
+        self.memory.open(name).map(|file| self.file(name, file))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -70,6 +71,7 @@ impl Disk for SimDisk {
 #[derive(Debug)]
 pub(crate) struct SimFile {
     file: MemoryFile,
+    is_cold: bool,
     /// It was synced once, which prepares it. All later syncs are commits.
     is_prepared: AtomicBool,
     sabotage: Option<Sabotage>,
@@ -87,6 +89,7 @@ impl DiskFile for SimFile {
     fn sync_data(&self) -> io::Result<()> {
         match self.sabotage {
             Some(Sabotage::SyncSkipped) if self.is_prepared.swap(true, Ordering::Relaxed) => Ok(()),
+            Some(Sabotage::ColdUnsynced) if self.is_cold => Ok(()),
             Some(Sabotage::FailedSyncIgnored) => {
                 drop(self.file.sync_data());
                 Ok(())

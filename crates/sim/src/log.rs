@@ -42,10 +42,10 @@ impl<'a> NodeLog<'a> {
         }
     }
 
-    fn write(&mut self, fact: &Fact) -> u64 {
+    fn write(&mut self, fact: &Fact, references: u32) -> u64 {
         let position = self
             .journal
-            .append(SHARD, fact.class(), |bytes| fact.encode(bytes));
+            .append(SHARD, fact.class(), references, |bytes| fact.encode(bytes));
         self.commit_sometimes();
         position.index
     }
@@ -68,8 +68,8 @@ impl<'a> NodeLog<'a> {
             ranges: Ranges::new(),
             why: Why::Acknowledged,
         };
-        let index = self.write(settle.unwrap_or(&filler));
-        self.write(&held);
+        let index = self.write(settle.unwrap_or(&filler), 0);
+        self.write(&held, 1);
         index
     }
 
@@ -123,7 +123,7 @@ impl<'a> NodeLog<'a> {
 }
 
 impl Log for NodeLog<'_> {
-    fn append(&mut self, fact: &Fact, _references: u32) -> u64 {
+    fn append(&mut self, fact: &Fact, references: u32) -> u64 {
         if self.is_lost(fact) {
             return self.last();
         }
@@ -131,7 +131,7 @@ impl Log for NodeLog<'_> {
         if let Some(facts) = self.altered(fact) {
             return facts
                 .iter()
-                .map(|fact| self.write(fact))
+                .map(|fact| self.write(fact, references))
                 .last()
                 .unwrap_or(0);
         }
@@ -139,7 +139,7 @@ impl Log for NodeLog<'_> {
             self.held = Some(fact.clone());
             return self.last() + 2;
         }
-        self.write(fact)
+        self.write(fact, references)
     }
 
     fn append_lazy(&mut self, fact: &Fact) -> u64 {
@@ -156,7 +156,13 @@ impl Log for NodeLog<'_> {
         position.index
     }
 
-    fn release(&mut self, _index: u64, _count: u32) {}
+    fn release(&mut self, index: u64, count: u32) {
+        self.journal.batch().release(SHARD, index, count);
+    }
+
+    fn release_run(&mut self, first: u64, count: u64) {
+        self.journal.batch().release_run(SHARD, first, count);
+    }
 
     fn has_room(&self, bytes: u64) -> bool {
         self.sabotage == Some(Sabotage::RoomIgnored)

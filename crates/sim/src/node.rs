@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use menzil_core::{Command, Effect, Shard, ShardSettings, Wanted};
-use menzil_journal::testing::MemoryDisk;
-use menzil_journal::{CheckpointError, Journal, Options, StorageError};
+use menzil_journal::testing::{MemoryDisk, freeze_at};
+use menzil_journal::{CheckpointError, Freeze, Journal, Options, StorageError};
 use menzil_model::fact::{Content, Origin, Published};
 use menzil_model::{Fact, Message, Name, Position, QueueId};
 
@@ -39,9 +39,8 @@ pub(crate) type Listener<'a> = dyn FnMut(&Shard, Option<&Command>, Vec<Effect>) 
 /// A frozen state that waits until it is committed.
 #[derive(Debug)]
 struct Frozen {
-    index: u64,
+    freeze: Freeze,
     payload: Vec<u8>,
-    live: Vec<u64>,
 }
 
 /// See the module.
@@ -74,6 +73,10 @@ impl Node {
             return Err(format!("quarantined records: {:?}", recovery.quarantined));
         }
         let mut shard = recovery.shard;
+        shard.needs(&mut |first, count, references| {
+            journal.need(SHARD, first, count, references);
+        });
+        journal.needs_known();
         let mut prng = Prng::new(settings.seed ^ now);
         let mut log = NodeLog::new(&journal, settings.sabotage, settings.room_bytes, &mut prng);
         shard.start(now, &Name::from("/"), &mut log);
@@ -125,6 +128,12 @@ impl Node {
         }
         self.shard.finish(&mut log);
         log.has_committed
+    }
+
+    /// The journal was told of more entries gone than it was told of before. Planted bugs may
+    /// make it so, and are to be caught by what comes of it.
+    pub(crate) fn releases_too_much(&self) -> bool {
+        self.settings.sabotage.is_none() && self.journal.counters().released_unknown > 0
     }
 
     /// Does what is due.
@@ -180,40 +189,53 @@ impl Node {
         self.shard
             .freeze()
             .write(&mut |fact| write_checkpoint_fact(fact, &mut payload));
-        let mut live = needed(&self.shard);
-        let mut index = self.appended();
-        match self.settings.sabotage {
-            Some(Sabotage::CheckpointUncommitted) => {
-                index = self.committed();
-                live.retain(|record| *record <= index);
-            }
-            Some(Sabotage::LiveSegmentRecycled) => live.truncate(live.len() / 2),
-            _ => {}
+        if self.settings.sabotage == Some(Sabotage::LiveSegmentRecycled) {
+            self.release_half();
         }
-        self.frozen = Some(Frozen {
-            index,
-            payload,
-            live,
+        let mut freeze = self.journal.freeze(SHARD);
+        if self.settings.sabotage == Some(Sabotage::CheckpointUncommitted) {
+            freeze = freeze_at(freeze, self.committed());
+        }
+        self.frozen = Some(Frozen { freeze, payload });
+    }
+
+    /// Gives up records that are needed.
+    fn release_half(&self) {
+        let mut needed = Vec::new();
+        self.shard.needs(&mut |first, count, references| {
+            needed.extend((first..first + count).map(|index| (index, references)));
         });
+        needed.sort_unstable();
+        let half = needed.len() / 2;
+        for (index, references) in needed.into_iter().skip(half) {
+            self.journal.batch().release(SHARD, index, references);
+        }
     }
 
     /// Installs the frozen checkpoint, if it is committed. True where one was installed.
     pub(crate) fn install(&mut self) -> Result<bool, String> {
         let committed = self.committed();
-        let Some(frozen) = self.frozen.take_if(|frozen| frozen.index <= committed) else {
+        let Some(frozen) = self
+            .frozen
+            .take_if(|frozen| frozen.freeze.index() <= committed)
+        else {
             return Ok(false);
         };
-        let done = self.journal.install_checkpoint(
-            SHARD,
-            frozen.index,
-            &[&frozen.payload],
-            frozen.live.into_iter(),
-        );
+        let payload: &[&[u8]] = &[&frozen.payload];
+        let done = self.journal.install_checkpoint(frozen.freeze, payload);
         match done {
             Ok(()) => Ok(true),
             Err(CheckpointError::Full | CheckpointError::Older { .. }) => Ok(false),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    /// One step of evacuation: how many records moved.
+    pub(crate) fn evacuate(&self) -> Result<u64, String> {
+        let evacuated = self.journal.evacuate_step();
+        evacuated
+            .map(|evacuated| evacuated.map_or(0, |evacuated| evacuated.records))
+            .map_err(|error| error.to_string())
     }
 
     /// One group commit.
@@ -233,15 +255,6 @@ impl Node {
         drop(log);
         self.journal.finish()
     }
-}
-
-/// Records that the state needs, ascending.
-fn needed(shard: &Shard) -> Vec<u64> {
-    let mut needed = Vec::new();
-    shard.needs(&mut |first: u64, count, _| needed.extend(first..first + count));
-    needed.sort_unstable();
-    needed.dedup();
-    needed
 }
 
 fn note_fetches(fetches: &mut Vec<Fetch>, effects: &[Effect]) {

@@ -41,11 +41,13 @@ pub enum Sabotage {
     FailedSyncIgnored,
     /// Publishes are taken though the disk has no room for them.
     RoomIgnored,
+    /// What is evacuated is not synced before it counts.
+    ColdUnsynced,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::SyncSkipped,
         Self::ConfirmEarly,
         Self::SettleBeforePublish,
@@ -64,6 +66,7 @@ impl Sabotage {
         Self::ExpiryLost,
         Self::FailedSyncIgnored,
         Self::RoomIgnored,
+        Self::ColdUnsynced,
     ];
 
     /// The bug of that name, as `Debug` writes it.

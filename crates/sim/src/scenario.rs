@@ -1,6 +1,7 @@
 //! What a run is like: everything follows from the seed, and the bug that is planted.
 
 use menzil_core::ShardSettings;
+use menzil_core::testing::MemoryScratch;
 use menzil_journal::Options;
 
 use crate::node::NodeSettings;
@@ -82,6 +83,8 @@ impl Scenario {
         let shard = ShardSettings {
             content_bytes_max: prng.pick(&[0, 0, 4000, 1 << 20]),
             index_page_entries: prng.pick(&[1, 4, 4, 64]),
+            index_bytes_max: prng.pick(&[0, 0, 200, 1 << 20]),
+            scratch: Some(MemoryScratch::shared()),
             credit_bytes: prng.pick(&[500, 4000, 1 << 20]),
             transaction_bytes_max: 1 << 20,
             chunk_bytes,
@@ -93,6 +96,10 @@ impl Scenario {
             checkpoint_reserve_bytes: 8 << 10,
             prepared_segments: 2,
             spare_segments_max: 2,
+            evacuation_reserve_bytes: 4 << 10,
+            evacuate_below_percent: 90,
+            evacuate_age_segments: 1,
+            evacuate_bytes: 8 << 10,
             ..Options::default()
         };
         // The largest message, in chunks, and what goes with it.

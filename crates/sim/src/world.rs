@@ -34,6 +34,8 @@ pub struct Report {
     pub crashes: u64,
     /// Checkpoints that became current.
     pub checkpoints: u64,
+    /// Records that were evacuated.
+    pub evacuated: u64,
     /// Messages read back from the journal.
     pub fetches: u64,
     /// What clients and audits counted.
@@ -79,6 +81,7 @@ pub(crate) struct World {
     commands: u64,
     pub(crate) crashes: u64,
     pub(crate) checkpoints: u64,
+    pub(crate) evacuated: u64,
     fetches: u64,
     /// A write or sync is going to fail.
     pub(crate) is_doomed: bool,
@@ -107,6 +110,7 @@ impl World {
             commands: 0,
             crashes: 0,
             checkpoints: 0,
+            evacuated: 0,
             fetches: 0,
             is_doomed: false,
             full_until: None,
@@ -132,6 +136,7 @@ impl World {
                 commands: self.commands,
                 crashes: self.crashes,
                 checkpoints: self.checkpoints,
+                evacuated: self.evacuated,
                 fetches: self.fetches,
                 tally: self.oracle.tally,
             }),
@@ -226,7 +231,12 @@ impl World {
             4 => self.fetch(),
             5 => self.tick(),
             6 => self.freeze(),
-            7 => self.install(),
+            7 => {
+                self.install();
+                if self.step.is_multiple_of(5) {
+                    self.evacuate();
+                }
+            }
             _ => self.drain(),
         }
     }
@@ -358,6 +368,10 @@ impl World {
             }
             hand_out(step, effects, oracle, links, trace);
         });
+        if node.releases_too_much() {
+            let what = "a record was released more often than it was needed";
+            self.oracle.fail(what.to_owned());
+        }
         self.release();
         if is_split && self.step > 0 && self.prng.one_in(4) {
             self.imagine_crash();
@@ -495,12 +509,32 @@ impl World {
         }
     }
 
+    /// Evacuates what is worth it. What that sets free goes with the next checkpoint.
+    fn evacuate(&mut self) {
+        while let Some(node) = &self.node {
+            match node.evacuate() {
+                Ok(0) => return,
+                Ok(records) => {
+                    self.evacuated += records;
+                    self.trace
+                        .note(format_args!("{} evacuated {records}", self.step));
+                }
+                Err(why) => {
+                    self.trace
+                        .note(format_args!("{} evacuation fails: {why}", self.step));
+                    self.stop_hard(false);
+                }
+            }
+        }
+    }
+
     fn install(&mut self) {
         let Some(node) = &mut self.node else { return };
         match node.install() {
             Ok(true) => {
                 self.checkpoints += 1;
                 self.trace.note(format_args!("{} checkpoint", self.step));
+                self.evacuate();
             }
             Ok(false) => {}
             Err(why) => {

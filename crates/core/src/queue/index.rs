@@ -25,9 +25,13 @@ use menzil_model::{Message, Sequence};
 use super::item::{Held, Item};
 use super::page::{Form, Page};
 use super::unsettled::Unsettled;
+use crate::scratch::Shelf;
 
 pub(crate) use fetch::{Body, RunMax};
 pub(crate) use removal::Gone;
+
+/// How far ahead of the head a page is announced.
+const PAGES_AHEAD: usize = 3;
 
 /// Room for entries that an empty head or tail may keep.
 const IDLE_CAPACITY: usize = 16;
@@ -38,6 +42,7 @@ pub(crate) struct Index {
     page_entries: usize,
     /// The journal has the entries of its stored messages.
     durable: bool,
+    shelf: Arc<Shelf>,
     head: VecDeque<Held>,
     pages: VecDeque<Page>,
     tail: VecDeque<Held>,
@@ -54,10 +59,11 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(crate) fn new(page_entries: usize, durable: bool) -> Self {
+    pub(crate) fn new(page_entries: usize, durable: bool, shelf: Arc<Shelf>) -> Self {
         Self {
             page_entries: page_entries.max(1),
             durable,
+            shelf,
             head: VecDeque::new(),
             pages: VecDeque::new(),
             tail: VecDeque::new(),
@@ -100,7 +106,7 @@ impl Index {
     /// Bytes that the whole index takes in a checkpoint, about.
     pub(crate) fn packed_bytes(&self) -> u64 {
         let pages = self.pages.iter().map(|page| match &page.form {
-            Form::Packed(packed) => packed.as_bytes().len() as u64 + 16,
+            Form::Packed(shelved) => shelved.bytes() + 16,
             Form::Plain(entries) => entries.len() as u64 * PLAIN_PACKED_BYTES,
         });
         let plain = self.head.len() + self.tail.len() + self.returned.len();
@@ -173,7 +179,7 @@ impl Index {
 
     fn seal_tail(&mut self) {
         let entries = std::mem::take(&mut self.tail);
-        self.pages.extend(Page::seal(entries.into()));
+        self.pages.extend(Page::seal(entries.into(), &self.shelf));
     }
 
     /// Transactions decide several entries before the first is put in, so that one may come
@@ -206,7 +212,7 @@ impl Index {
         };
         let mut entries = page.clone().open(self.durable);
         edit(&mut entries);
-        match Page::seal(entries) {
+        match Page::seal(entries, &self.shelf) {
             Some(sealed) => *page = sealed,
             None => {
                 self.pages.remove(at);
@@ -219,6 +225,9 @@ impl Index {
         while self.head.is_empty() {
             if let Some(page) = self.pages.pop_front() {
                 self.head = page.open(self.durable).into();
+                if let Some(later) = self.pages.get(PAGES_AHEAD) {
+                    later.announce();
+                }
             } else if self.tail.is_empty() {
                 break;
             } else {
@@ -376,7 +385,7 @@ impl Index {
             }
             return;
         }
-        let page = Page::packed(packed, summary);
+        let page = Page::packed(packed, summary, &self.shelf);
         self.ready_count += page.count;
         self.ready_bytes += page.body_bytes;
         if page.expires_first.is_some() {
@@ -412,7 +421,7 @@ impl Index {
     pub(crate) fn needs(&self, each: &mut dyn FnMut(u64, u64)) {
         for page in &self.pages {
             match &page.form {
-                Form::Packed(packed) => packed.needs(each),
+                Form::Packed(shelved) => shelved.packed().needs(each),
                 Form::Plain(entries) => entries.iter().for_each(|held| needs_of(&held.item, each)),
             }
         }

@@ -7,12 +7,14 @@ mod settings;
 mod unsettled;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use menzil_model::fact::QueueDefinition;
 use menzil_model::{ConnectionId, Sequence};
 
 use crate::consumer::Taker;
 use crate::content::Holding;
+use crate::scratch::Shelf;
 
 pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
 pub(crate) use item::Item;
@@ -146,9 +148,10 @@ impl Queue {
         definition: QueueDefinition,
         settings: Settings,
         page_entries: usize,
+        shelf: Arc<Shelf>,
     ) -> Self {
         Self {
-            index: Index::new(page_entries, definition.durable),
+            index: Index::new(page_entries, definition.durable, shelf),
             definition,
             settings,
             content: Holding::default(),

@@ -10,6 +10,7 @@ use menzil_model::Sequence;
 use menzil_model::fact::{Packed, PackedSummary};
 
 use super::item::{Held, Item};
+use crate::scratch::{Shelf, Shelved};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -28,21 +29,21 @@ pub(crate) struct Page {
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
     /// All can be read from the journal and none is here.
-    Packed(Packed),
+    Packed(Shelved),
     /// Some have their message with them.
     Plain(Arc<Vec<Held>>),
 }
 
 impl Page {
     /// Puts entries away, as small as may be; `None` of none.
-    pub(crate) fn seal(entries: Vec<Held>) -> Option<Self> {
+    pub(crate) fn seal(entries: Vec<Held>, shelf: &Arc<Shelf>) -> Option<Self> {
         if entries
             .iter()
             .all(|held| held.content.is_none() && held.item.is_stored())
         {
             let packed = Packed::pack(entries.iter().map(|held| held.item.to_stored()))?;
             let summary = packed.summary();
-            return Some(Self::packed(packed, summary));
+            return Some(Self::packed(packed, summary, shelf));
         }
         Some(Self {
             first: entries.first()?.sequence(),
@@ -56,7 +57,7 @@ impl Page {
     }
 
     /// A page of a checkpoint.
-    pub(crate) fn packed(packed: Packed, summary: PackedSummary) -> Self {
+    pub(crate) fn packed(packed: Packed, summary: PackedSummary, shelf: &Arc<Shelf>) -> Self {
         Self {
             first: summary.first,
             last: summary.last,
@@ -64,14 +65,15 @@ impl Page {
             body_bytes: summary.body_bytes,
             expires_first: summary.expires_first,
             content_bytes: 0,
-            form: Form::Packed(packed),
+            form: Form::Packed(shelf.put(packed)),
         }
     }
 
     /// The entries. Those of a packed page are in the journal if their queue is: `durable`.
     pub(crate) fn open(self, durable: bool) -> Vec<Held> {
         match self.form {
-            Form::Packed(packed) => packed
+            Form::Packed(shelved) => shelved
+                .packed()
                 .entries()
                 .map(|entry| Held::new(Item::unpacked(entry, durable), None))
                 .collect(),
@@ -82,12 +84,19 @@ impl Page {
     /// The entries, to look at.
     pub(crate) fn items(&self, durable: bool) -> Box<dyn Iterator<Item = Item> + '_> {
         match &self.form {
-            Form::Packed(packed) => Box::new(
-                packed
-                    .entries()
-                    .map(move |entry| Item::unpacked(entry, durable)),
-            ),
+            Form::Packed(shelved) => {
+                let packed = shelved.packed();
+                let items = packed.entries().map(|entry| Item::unpacked(entry, durable));
+                Box::new(items.collect::<Vec<_>>().into_iter())
+            }
             Form::Plain(entries) => Box::new(entries.iter().map(|held| held.item)),
+        }
+    }
+
+    /// It is wanted soon.
+    pub(crate) fn announce(&self) {
+        if let Form::Packed(shelved) = &self.form {
+            shelved.announce();
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What facts do. Nothing here decides or counts numbers out: a fact has them all. The same
 //! code runs when a fact is made and when it is read back.
 
+use std::sync::Arc;
+
 use menzil_model::fact::{Origin, Packed, Published, QueueDefinition, Range, Why};
 use menzil_model::{Fact, QueueId, Sequence};
 
@@ -66,7 +68,8 @@ impl Shard {
         let settings = Settings::parse(&definition.name, &definition.arguments).unwrap_or_default();
         self.topology
             .declare_queue_name(definition.name.clone(), id);
-        let queue = Queue::new(definition, settings, self.settings.index_page_entries);
+        let (entries, shelf) = (self.settings.index_page_entries, Arc::clone(&self.shelf));
+        let queue = Queue::new(definition, settings, entries, shelf);
         self.queues.insert(id, queue);
     }
 
@@ -78,7 +81,8 @@ impl Shard {
         if let Some(at) = queue.timer {
             self.timers.remove(&(at, id));
         }
-        self.content.forget(queue.content);
+        self.content
+            .forget(queue.content, |id| self.queues.contains_key(id));
         queue.index.clear(&mut Counted {
             count: 0,
             releases: &mut self.releases,

@@ -73,8 +73,8 @@ impl FrozenQueue {
                 sink(&Fact::Page { queue, entries });
             }
         };
-        let pages: Vec<Packed> = self.pages.into_iter().filter_map(pack).collect();
-        let first = pages.first().map(|page| page.summary().first);
+        let mut pages = self.pages.into_iter().filter_map(pack).peekable();
+        let first = pages.peek().map(|page| page.summary().first);
         let split = first.map_or(self.plain.len(), |first| {
             self.plain.partition_point(|item| item.sequence < first)
         });
@@ -93,7 +93,7 @@ impl FrozenQueue {
 
 fn pack(page: Form) -> Option<Packed> {
     match page {
-        Form::Packed(packed) => Some(packed),
+        Form::Packed(shelved) => Some(shelved.packed()),
         Form::Plain(entries) => {
             let durable = entries.iter().filter(|held| held.item.durable);
             let stored: Vec<StoredEntry> = durable.map(|held| held.item.to_stored()).collect();

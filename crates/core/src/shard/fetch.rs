@@ -111,6 +111,7 @@ impl Shard {
                 return;
             };
             let Some(queue) = self.queues.get_mut(&next) else {
+                self.content.was_gone();
                 continue;
             };
             if next == id {

@@ -24,6 +24,7 @@ mod summary;
 mod transaction;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Name, QueueId};
 
@@ -37,6 +38,7 @@ use crate::log::Log;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::releases::Releases;
+use crate::scratch::{Scratch, Shelf};
 use crate::settling::Settling;
 use crate::slots::{Place, Slots};
 use crate::topology::{Targets, Topology};
@@ -54,6 +56,10 @@ pub struct ShardSettings {
     /// Entries of an index page: what a queue keeps at hand of a long backlog at each end, and
     /// packs together between.
     pub index_page_entries: usize,
+    /// Bytes of packed pages that memory may hold; what is over goes to scratch space.
+    pub index_bytes_max: u64,
+    /// Where it goes; without any it stays in memory.
+    pub scratch: Option<Arc<dyn Scratch>>,
     /// Bytes of deliveries that may wait in one connection's outbox.
     pub credit_bytes: u64,
     /// Bytes of messages that one transaction may hold.
@@ -70,6 +76,8 @@ impl Default for ShardSettings {
         Self {
             content_bytes_max: 64 << 20,
             index_page_entries: 256,
+            index_bytes_max: 32 << 20,
+            scratch: None,
             credit_bytes: 1 << 20,
             transaction_bytes_max: 64 << 20,
             chunk_bytes: 1 << 20,
@@ -107,6 +115,7 @@ pub struct Shard {
     queues: Slots<QueueId, Queue>,
     content: ContentMemory,
     releases: Releases,
+    shelf: Arc<Shelf>,
     connections: Slots<ConnectionId, Connection>,
     channels: Slots<ChannelKey, Channel>,
     /// Where the channel lies that was last asked for: a batch mostly speaks of one.
@@ -132,6 +141,7 @@ impl Shard {
     /// An empty shard, before recovery.
     pub fn new(settings: ShardSettings) -> Self {
         let content = ContentMemory::new(settings.content_bytes_max);
+        let shelf = Shelf::new(settings.scratch.clone(), settings.index_bytes_max);
         Self {
             settings,
             name: Name::empty(),
@@ -139,6 +149,7 @@ impl Shard {
             queues: Slots::default(),
             content,
             releases: Releases::default(),
+            shelf,
             connections: Slots::default(),
             channels: Slots::default(),
             last_channel: None,

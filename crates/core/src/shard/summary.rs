@@ -25,6 +25,10 @@ pub struct Summary {
     pub consumers: u64,
     /// Bytes of message content in memory.
     pub content_bytes: u64,
+    /// Bytes of packed index pages in memory.
+    pub index_bytes: u64,
+    /// Bytes of those in scratch space.
+    pub index_scratch_bytes: u64,
 }
 
 /// One queue in numbers.
@@ -63,6 +67,8 @@ impl Shard {
             channels: self.channels.len() as u64,
             consumers: self.consumers.len() as u64,
             content_bytes: self.content.bytes(),
+            index_bytes: self.shelf.bytes_here(),
+            index_scratch_bytes: self.shelf.bytes_away(),
         }
     }
 

@@ -2,6 +2,7 @@
 //! a naive list.
 
 use crate::support::{Seen, World, arguments, key, name, references_of};
+use menzil_core::testing::MemoryScratch;
 use menzil_core::{Command, Request, Shard, ShardSettings};
 use menzil_model::fact::{Content, StoredEntry};
 use menzil_model::{ConnectionId, DeliveryTag, Fact, QueueId, Table, Value};
@@ -88,6 +89,8 @@ fn settings(content_bytes_max: u64, index_page_entries: usize) -> ShardSettings 
     ShardSettings {
         content_bytes_max,
         index_page_entries,
+        index_bytes_max: content_bytes_max,
+        scratch: Some(MemoryScratch::shared()),
         credit_bytes: 400,
         chunk_bytes: 16,
         ..ShardSettings::default()

@@ -41,7 +41,7 @@ impl Records {
             .map(|chunk| read_chunk(self.record(chunk)).unwrap())
             .collect();
         let record = self.record(wanted.origin.index);
-        Arc::new(read_message(record, wanted.origin.part, chunks).unwrap())
+        read_message(record, wanted.origin.part, chunks).unwrap()
     }
 
     fn write(&mut self, fact: &Fact, references: u32) -> u64 {

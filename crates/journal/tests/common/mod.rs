@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use menzil_journal::testing::MemoryDisk;
-use menzil_journal::{Damage, Journal, OpenError, Options, Replay};
+use menzil_journal::{CheckpointError, Damage, Disk, Journal, OpenError, Options, Replay};
 use menzil_model::{Class, Position, ShardId};
 
 /// Keeps what is replayed.
@@ -75,7 +75,33 @@ pub fn open_with(
 ) -> Result<(Journal<MemoryDisk>, Kept), OpenError> {
     let mut kept = Kept::default();
     let journal = Journal::open(disk.clone(), options, &mut kept)?;
+    for shard in (0..10).map(ShardId) {
+        journal.need(shard, 1, journal.committed(shard), 1);
+    }
+    journal.needs_known();
     Ok((journal, kept))
+}
+
+/// Gives up all records of the shard but those in `live`.
+pub fn release_all_but<D: Disk>(journal: &Journal<D>, shard: u32, live: &[u64]) {
+    let shard = ShardId(shard);
+    let all = 1..=journal.appended(shard);
+    let mut batch = journal.batch();
+    for index in all.filter(|index| !live.contains(index)) {
+        batch.release(shard, index, 1);
+    }
+}
+
+/// A checkpoint of the shard where it stands, which needs the records in `live` alone.
+pub fn checkpoint<D: Disk>(
+    journal: &Journal<D>,
+    shard: u32,
+    state: &[u8],
+    live: &[u64],
+) -> Result<(), CheckpointError> {
+    release_all_but(journal, shard, live);
+    let freeze = journal.freeze(ShardId(shard));
+    journal.install_checkpoint(freeze, &[state])
 }
 
 pub fn append(journal: &Journal<MemoryDisk>, shard: u32, payload: &[u8]) -> Position {
@@ -88,7 +114,7 @@ pub fn append_class(
     class: Class,
     payload: &[u8],
 ) -> Position {
-    journal.append(ShardId(shard), class, |bytes| {
+    journal.append(ShardId(shard), class, 1, |bytes| {
         bytes.extend_from_slice(payload);
     })
 }

@@ -43,6 +43,13 @@ impl Needed {
         self.shards.iter().flat_map(of_shard).collect()
     }
 
+    /// What each shard needs, as [`Shard::needs`] tells it.
+    pub(crate) fn needs(&self, each: &mut dyn FnMut(ShardId, u64, u64, u32)) {
+        for (id, state) in &self.shards {
+            state.needs(&mut |first, count, references| each(*id, first, count, references));
+        }
+    }
+
     fn apply(&mut self, shard: ShardId, index: u64, bytes: &[u8]) -> Result<(), String> {
         let fact = Fact::decode(bytes, Content::Skip).map_err(|error| error.to_string())?;
         self.shards

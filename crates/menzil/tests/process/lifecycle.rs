@@ -492,7 +492,7 @@ fn a_folder_without_its_format_file_says_how_to_put_it_back() {
     let path = dir.path().to_str().unwrap();
     Server::start(dir.path(), &[]).stop();
     std::fs::remove_file(dir.path().join("format")).unwrap();
-    let advice = format!("`echo menzil journal 1 > {path}/format`");
+    let advice = format!("`echo menzil journal 2 > {path}/format`");
     for arguments in [
         &["journal", "verify", path][..],
         &["server", "--amqp", "off", "--data-dir", path],
@@ -502,6 +502,6 @@ fn a_folder_without_its_format_file_says_how_to_put_it_back() {
         let error = text(&output.stderr);
         assert!(error.contains(&advice), "{error}");
     }
-    std::fs::write(dir.path().join("format"), "menzil journal 1\n").unwrap();
+    std::fs::write(dir.path().join("format"), "menzil journal 2\n").unwrap();
     Server::start(dir.path(), &[]).stop();
 }

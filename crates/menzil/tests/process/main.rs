@@ -9,6 +9,8 @@ mod kill;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod space;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod traffic;

@@ -77,6 +77,8 @@ fn bodies_that_memory_does_not_hold_come_back_from_disk() {
             "body_cache_bytes=0",
             "--set",
             "index_page_entries=4",
+            "--set",
+            "index_bytes_max=0",
         ],
     );
     let mut client = Client::open(server.port);

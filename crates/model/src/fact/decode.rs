@@ -215,12 +215,10 @@ fn decode_published(reader: &mut Reader<'_>, content: Content) -> Result<Publish
             entries,
         });
     }
-    let exchange = decode_name(reader)?;
-    let routing_key = decode_name(reader)?;
+    let (exchange, routing_key) = (reader.short_string()?, reader.short_string()?);
     let properties = reader.long_string()?;
     let body = reader.bytes(reader.rest().len())?;
-    let parts = vec![Bytes::copy_from_slice(body)];
-    let message = Message::new(&exchange, &routing_key, properties, parts, body.len());
+    let message = Message::copied(exchange, routing_key, properties, body);
     Ok(Published {
         message: Some(Arc::new(message)),
         extent,
@@ -282,7 +280,11 @@ fn decode_ranges(reader: &mut Reader<'_>) -> Result<Ranges, FactError> {
 /// The message of a record that was read back: the `part`-th fact of a group, or the record's
 /// only one. A body in chunks comes from `chunks`, the contents of the records that
 /// [`Extent::chunks`] names, in order; see [`read_chunk`].
-pub fn read_message(record: &[u8], part: u32, chunks: Vec<Bytes>) -> Result<Message, FactError> {
+pub fn read_message(
+    record: &[u8],
+    part: u32,
+    chunks: Vec<Bytes>,
+) -> Result<Arc<Message>, FactError> {
     let missing = FactError::Invalid("no message in the record");
     let mut fact = Fact::decode(record, Content::Keep)?;
     if let Fact::Group(facts) = fact {
@@ -293,7 +295,7 @@ pub fn read_message(record: &[u8], part: u32, chunks: Vec<Bytes>) -> Result<Mess
     };
     let message = published.message.ok_or(missing)?;
     if published.extent.chunks.count == 0 {
-        return Ok(Arc::unwrap_or_clone(message));
+        return Ok(message);
     }
     let bytes: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     if chunks.len() != published.extent.chunks.count as usize
@@ -303,13 +305,9 @@ pub fn read_message(record: &[u8], part: u32, chunks: Vec<Bytes>) -> Result<Mess
     }
     let name = |bytes| Name::new(bytes).ok_or(FactError::Invalid("name"));
     let (exchange, routing_key) = (name(message.exchange())?, name(message.routing_key())?);
-    Ok(Message::new(
-        &exchange,
-        &routing_key,
-        message.properties(),
-        chunks,
-        0,
-    ))
+    let properties = message.properties();
+    let message = Message::new(&exchange, &routing_key, properties, chunks, 0);
+    Ok(Arc::new(message))
 }
 
 /// The content of a chunk record.

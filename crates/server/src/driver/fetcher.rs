@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use menzil_core::{Command, Effect, Wanted};
 use menzil_model::fact::{read_chunk, read_message};
-use menzil_model::{Message, Position, QueueId, ShardId};
+use menzil_model::{Message, Position, QueueId, Sequence, ShardId};
 use parking_lot::{Condvar, Mutex};
 
 use super::Node;
@@ -74,18 +74,7 @@ pub(crate) fn fetch_loop(node: &Node) {
         let Some(shard) = node.shards.values().find(|shard| shard.id == fetch.shard) else {
             continue;
         };
-        let mut unread = Vec::new();
-        let mut messages = Vec::with_capacity(fetch.wanted.len());
-        for wanted in &fetch.wanted {
-            let message = match read(node, fetch.shard, wanted) {
-                Ok(message) => Some(message),
-                Err(why) => {
-                    unread.push((wanted.origin.index, why));
-                    None
-                }
-            };
-            messages.push((wanted.sequence, message));
-        }
+        let (messages, unread) = read(node, &fetch);
         let queue = fetch.queue;
         let fetched = Command::Fetched { queue, messages };
         let mut batch = shard.batch(node);
@@ -120,24 +109,51 @@ fn report(shard: &ShardDriver, unread: &[(u64, String)]) {
     }
 }
 
-fn read(node: &Node, shard: ShardId, wanted: &Wanted) -> Result<Arc<Message>, String> {
+/// What was read for each entry, and the records of those that could not be, with the reason.
+type Read = (Vec<(Sequence, Option<Arc<Message>>)>, Vec<(u64, String)>);
+
+/// Reads a run: all records of it at once, for most are neighbours.
+fn read(node: &Node, fetch: &Fetch) -> Read {
+    let mut indexes: Vec<u64> = fetch.wanted.iter().flat_map(records_of).collect();
+    indexes.sort_unstable();
+    indexes.dedup();
+    let records = node.journal.read_many(fetch.shard, &indexes);
+    let record = |index: u64| {
+        let at = indexes.binary_search(&index).ok();
+        match at.and_then(|at| records.get(at)) {
+            Some(Ok(record)) => Ok(record),
+            Some(Err(why)) => Err(why.to_string()),
+            None => Err("it was not read".to_owned()),
+        }
+    };
+    let mut messages = Vec::with_capacity(fetch.wanted.len());
+    let mut unread = Vec::new();
+    for wanted in &fetch.wanted {
+        let message = match message_of(wanted, record) {
+            Ok(message) => Some(message),
+            Err(why) => {
+                unread.push((wanted.origin.index, why));
+                None
+            }
+        };
+        messages.push((wanted.sequence, message));
+    }
+    (messages, unread)
+}
+
+fn records_of(wanted: &Wanted) -> impl Iterator<Item = u64> {
+    wanted.chunks.indexes().chain([wanted.origin.index])
+}
+
+fn message_of<'a>(
+    wanted: &Wanted,
+    record: impl Fn(u64) -> Result<&'a Vec<u8>, String>,
+) -> Result<Arc<Message>, String> {
     let chunks = wanted
         .chunks
         .indexes()
-        .map(|index| {
-            let record = read_record(node, Position { shard, index })?;
-            read_chunk(&record).map_err(|error| error.to_string())
-        })
+        .map(|index| read_chunk(record(index)?).map_err(|error| error.to_string()))
         .collect::<Result<_, String>>()?;
-    let index = wanted.origin.index;
-    let record = read_record(node, Position { shard, index })?;
-    read_message(&record, wanted.origin.part, chunks)
-        .map(Arc::new)
-        .map_err(|error| error.to_string())
-}
-
-fn read_record(node: &Node, position: Position) -> Result<Vec<u8>, String> {
-    node.journal
-        .read(position)
-        .map_err(|error| error.to_string())
+    let origin = wanted.origin;
+    read_message(record(origin.index)?, origin.part, chunks).map_err(|error| error.to_string())
 }

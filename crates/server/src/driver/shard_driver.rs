@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use menzil_core::{ChannelKey, Command, Frozen, PublishRef, QueueSummary, Shard, Summary};
-use menzil_journal::Marks;
+use menzil_journal::{Freeze, Marks};
 use menzil_model::{ConnectionId, DeliveryTag, Map, Name, ShardId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -72,18 +72,13 @@ impl ShardDriver {
         (shard.summary(), shard.counters(), shard.queues())
     }
 
-    /// The whole durable state, the indexes of the records it needs, and the index it stands at.
-    pub(crate) fn freeze(&self, node: &Node) -> (Frozen, Vec<u64>, u64) {
+    /// The whole durable state, and what the journal knows of this moment.
+    pub(crate) fn freeze(&self, node: &Node) -> (Frozen, Freeze) {
         let mut state = self.state.lock();
         state
             .shard
             .finish(&mut ShardLog::new(&node.journal, self.id));
-        let mut needed = Vec::new();
-        let mut each = |first: u64, count, _| {
-            needed.extend((first..).take(usize::try_from(count).unwrap_or(usize::MAX)));
-        };
-        state.shard.needs(&mut each);
-        (state.shard.freeze(), needed, self.marks.appended())
+        (state.shard.freeze(), node.journal.freeze(self.id))
     }
 
     /// About how many bytes a checkpoint of it takes.

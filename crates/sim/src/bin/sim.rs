@@ -50,6 +50,7 @@ struct Total {
     commands: u64,
     crashes: u64,
     checkpoints: u64,
+    evacuated: u64,
     fetches: u64,
     tally: Tally,
 }
@@ -60,6 +61,7 @@ impl Total {
         self.commands += report.commands;
         self.crashes += report.crashes;
         self.checkpoints += report.checkpoints;
+        self.evacuated += report.evacuated;
         self.fetches += report.fetches;
         self.tally.add(&report.tally);
     }
@@ -75,7 +77,7 @@ impl Total {
         let tally = &self.tally;
         println!(
             "seeds {} commands {} published {} confirmed {} nacked {} delivered {} redelivered {} \
-             transactions {} crashes {} checkpoints {} fetches {} audits {} entries audited {}",
+             transactions {} crashes {} checkpoints {} evacuated {} fetches {} audits {} entries audited {}",
             self.runs,
             self.commands,
             tally.published,
@@ -86,6 +88,7 @@ impl Total {
             tally.transactions,
             self.crashes,
             self.checkpoints,
+            self.evacuated,
             self.fetches,
             tally.audits,
             tally.audited,

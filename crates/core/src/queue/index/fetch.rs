@@ -121,6 +121,9 @@ impl Index {
                 return;
             };
             self.head.extend(page.open(self.durable));
+            if let Some(later) = self.pages.get(super::PAGES_AHEAD) {
+                later.announce();
+            }
         }
     }
 

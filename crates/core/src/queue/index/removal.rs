@@ -203,7 +203,7 @@ impl Index {
                 continue;
             }
             self.content_bytes -= stripped;
-            if let Some(sealed) = Page::seal(entries) {
+            if let Some(sealed) = Page::seal(entries, &self.shelf) {
                 *page = sealed;
             }
         }

@@ -1,6 +1,7 @@
 //! The index against one sorted list of all entries and who is out.
 
 use super::*;
+use crate::testing::MemoryScratch;
 use menzil_model::Name;
 use menzil_model::fact::{Chunks, Extent, Origin};
 use proptest::prelude::*;
@@ -113,8 +114,10 @@ fn ranges_of(steps: &[(u64, u64)]) -> Vec<Range> {
     steps.iter().map(range).collect()
 }
 
-fn run(steps: Vec<Step>, page: usize, reach: u64) -> Result<(), TestCaseError> {
-    let mut index = Index::new(page, true);
+fn run(steps: Vec<Step>, page: usize, reach: u64, shelf_bytes: u64) -> Result<(), TestCaseError> {
+    let scratch = MemoryScratch::shared();
+    let shelf = Shelf::new(Some(scratch.clone()), shelf_bytes);
+    let mut index = Index::new(page, true, Arc::clone(&shelf));
     let mut naive = Naive::default();
     let mut next = 1;
     for step in steps {
@@ -184,7 +187,7 @@ fn run(steps: Vec<Step>, page: usize, reach: u64) -> Result<(), TestCaseError> {
             }
             Step::Fetch(messages, works) => fetch(&mut index, messages, works)?,
             Step::Reload => {
-                index = reloaded(&index, page)?;
+                index = reloaded(&index)?;
                 naive.entries.retain(|_, (item, _)| item.durable);
                 for (item, out) in naive.entries.values_mut() {
                     (item.redelivered, *out) = (false, false);
@@ -201,7 +204,10 @@ fn run(steps: Vec<Step>, page: usize, reach: u64) -> Result<(), TestCaseError> {
         let expected: Vec<Item> = naive.entries.values().map(|(item, _)| *item).collect();
         prop_assert_eq!(items, expected);
         check_ranges(&index, &naive)?;
+        prop_assert_eq!(scratch.pages() > 0, shelf.bytes_away() > 0);
     }
+    drop(index);
+    prop_assert_eq!((scratch.pages(), shelf.bytes_here()), (0, 0));
     Ok(())
 }
 
@@ -261,9 +267,9 @@ fn fetch(index: &mut Index, messages: usize, works: bool) -> Result<(), TestCase
 }
 
 /// A checkpoint and back.
-fn reloaded(index: &Index, page: usize) -> Result<Index, TestCaseError> {
+fn reloaded(index: &Index) -> Result<Index, TestCaseError> {
     let (pages, plain) = index.freeze();
-    let mut again = Index::new(page, true);
+    let mut again = Index::new(index.page_entries, true, Arc::clone(&index.shelf));
     let mut load = |packed: Option<Packed>| {
         if let Some(packed) = packed {
             let (read, summary) = Packed::read(packed.as_bytes()).unwrap();
@@ -271,7 +277,7 @@ fn reloaded(index: &Index, page: usize) -> Result<Index, TestCaseError> {
         }
     };
     let first = pages.first().map(|form| match form {
-        Form::Packed(packed) => packed.summary().first,
+        Form::Packed(shelved) => shelved.packed().summary().first,
         Form::Plain(entries) => entries[0].sequence(),
     });
     let (before, after): (Vec<Item>, Vec<Item>) = plain
@@ -280,7 +286,7 @@ fn reloaded(index: &Index, page: usize) -> Result<Index, TestCaseError> {
     load(Packed::pack(before.iter().map(|item| item.to_stored())));
     for form in pages {
         load(match form {
-            Form::Packed(packed) => Some(packed),
+            Form::Packed(shelved) => Some(shelved.packed()),
             Form::Plain(entries) => {
                 let durable = entries.iter().filter(|held| held.item.durable);
                 let stored: Vec<_> = durable.map(|held| held.item.to_stored()).collect();
@@ -318,14 +324,15 @@ proptest! {
         steps in prop::collection::vec(step(), 0..200),
         page in prop::sample::select(&[1, 2, 4, 64][..]),
         reach in prop::sample::select(&[0, 3000, u64::MAX][..]),
+        shelf_bytes in prop::sample::select(&[0, 60, u64::MAX][..]),
     ) {
-        run(steps, page, reach)?;
+        run(steps, page, reach, shelf_bytes)?;
     }
 }
 
 #[test]
 fn an_idle_queue_gives_its_memory_back() {
-    let mut index = Index::new(256, true);
+    let mut index = Index::new(256, true, Shelf::new(None, 0));
     for sequence in 1..5000 {
         index.insert(item(sequence, 1, None, true), Some(message()), u64::MAX);
     }
