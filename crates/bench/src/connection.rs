@@ -1,15 +1,22 @@
 //! One AMQP connection with channel 1 open: blocking while it is set up, non-blocking under load.
+//!
+//! Its input grows with what is read, so that thousands of idle connections stay small.
 
 use crate::BenchError;
 use crate::uri::Target;
-use crate::wire::{self, Fields, Frame, Kind, id};
+use crate::wire::{self, Fields, Frame, Kind, Publish, id};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// Two of the largest frames this program agrees to, so that one always fits whole.
-const INPUT_BYTES: usize = 2 * FRAME_BYTES_MAX as usize;
+const INPUT_BYTES_MAX: usize = 2 * FRAME_BYTES_MAX as usize;
+/// As much is read at once under load; more would only fall out of the processor's cache.
+const INPUT_BYTES_BUSY: usize = 128 * 1024;
+const INPUT_BYTES_IDLE: usize = 2048;
 const FRAME_BYTES_MAX: u32 = 131_072;
+/// How many calls are on their way at once where answers are not waited for one by one.
+const CALLS_IN_FLIGHT: u64 = 1000;
 const CAPABILITIES: [&str; 4] = [
     "publisher_confirms",
     "basic.nack",
@@ -22,7 +29,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
-    input: Box<[u8]>,
+    input: Vec<u8>,
     /// How much of `input` holds bytes not handled yet.
     filled: usize,
     output: Vec<u8>,
@@ -45,7 +52,7 @@ impl Connection {
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
         let mut connection = Self {
             stream,
-            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            input: vec![0; INPUT_BYTES_IDLE],
             filled: 0,
             output: Vec::new(),
             written: 0,
@@ -61,9 +68,7 @@ impl Connection {
             out.push(0);
         });
         connection.wait_for(id::CONNECTION_OPEN_OK)?;
-        connection.call(id::CHANNEL_OPEN, id::CHANNEL_OPEN_OK, |out| {
-            wire::put_short(out, "");
-        })?;
+        connection.open_channel(1)?;
         Ok(connection)
     }
 
@@ -89,15 +94,68 @@ impl Connection {
         wire::put_method(&mut self.output, channel, method, arguments);
     }
 
-    /// Sends a method on channel 1 and waits for its answer. Blocking.
+    /// Blocking.
+    pub(crate) fn open_channel(&mut self, channel: u16) -> Result<(), BenchError> {
+        self.queue(channel, id::CHANNEL_OPEN, |out| wire::put_short(out, ""));
+        self.wait_for(id::CHANNEL_OPEN_OK).map(drop)
+    }
+
+    /// Blocking.
+    pub(crate) fn close_channel(&mut self, channel: u16) -> Result<(), BenchError> {
+        self.queue(channel, id::CHANNEL_CLOSE, |out| {
+            out.extend_from_slice(&200u16.to_be_bytes());
+            wire::put_short(out, "");
+            out.extend_from_slice(&[0; 4]);
+        });
+        self.wait_for(id::CHANNEL_CLOSE_OK).map(drop)
+    }
+
+    /// Sends a method on channel 1 and waits for its answer, whose arguments it returns. Blocking.
     pub(crate) fn call(
         &mut self,
         method: id::Method,
         answer: id::Method,
         arguments: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<(), BenchError> {
+    ) -> Result<Vec<u8>, BenchError> {
         self.queue(1, method, arguments);
-        self.wait_for(answer).map(drop)
+        self.wait_for(answer)
+    }
+
+    /// The same `count` times, many on their way at once. Blocking.
+    pub(crate) fn call_all(
+        &mut self,
+        count: u64,
+        method: id::Method,
+        answer: id::Method,
+        mut arguments: impl FnMut(u64, &mut Vec<u8>),
+    ) -> Result<(), BenchError> {
+        let mut answered = 0;
+        for index in 0..count {
+            self.queue(1, method, |out| arguments(index, out));
+            // Half of them are sent while the other half is answered.
+            if index - answered >= CALLS_IN_FLIGHT {
+                for _ in 0..CALLS_IN_FLIGHT / 2 {
+                    self.wait_for(answer)?;
+                    answered += 1;
+                }
+            }
+        }
+        (answered..count).try_for_each(|_| self.wait_for(answer).map(drop))
+    }
+
+    /// Puts a whole message into the output without sending it.
+    pub(crate) fn publish(&mut self, publish: Publish<'_>) {
+        publish.put(&mut self.output);
+    }
+
+    /// Fails where the broker ended the connection meanwhile.
+    pub(crate) fn is_alive(&self) -> Result<(), BenchError> {
+        self.set_nonblocking()?;
+        match self.stream.peek(&mut [0]) {
+            Ok(0) => Err(BenchError::HungUp),
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error.into()),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// Whether bytes wait for the socket to take them.
@@ -141,11 +199,11 @@ impl Connection {
             Err(BenchError::Io(error)) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
         }
-        let mut rest = self.input.get(..self.filled).unwrap_or_default();
-        while let Some(frame) = wire::split_frame(&mut rest)? {
-            handle(frame, &mut self.output)?;
-        }
-        let left = rest.len();
+        let output = &mut self.output;
+        let left = walk(
+            self.input.get(..self.filled).unwrap_or_default(),
+            &mut |frame: Frame<'_>| handle(frame, output),
+        )?;
         self.keep_last(left);
         Ok(())
     }
@@ -182,9 +240,7 @@ impl Connection {
     fn log_in(&mut self, target: &Target) -> Result<(), BenchError> {
         self.queue(0, id::CONNECTION_START_OK, |out| {
             wire::put_long(out, |table| {
-                wire::put_short(table, "product");
-                table.push(b'S');
-                wire::put_long(table, |text| text.extend_from_slice(b"menzil-bench"));
+                wire::put_text_entry(table, "product", "menzil-bench");
                 wire::put_short(table, "capabilities");
                 table.push(b'F');
                 wire::put_long(table, |capabilities| {
@@ -228,7 +284,7 @@ impl Connection {
     }
 
     /// Flushes, then reads until `expected` and returns its arguments. Blocking.
-    fn wait_for(&mut self, expected: id::Method) -> Result<Vec<u8>, BenchError> {
+    pub(crate) fn wait_for(&mut self, expected: id::Method) -> Result<Vec<u8>, BenchError> {
         self.flush()?;
         loop {
             let mut rest = self.input.get(..self.filled).unwrap_or_default();
@@ -255,17 +311,21 @@ impl Connection {
     }
 
     fn fill(&mut self) -> Result<(), BenchError> {
-        let room = self.input.get_mut(self.filled..).unwrap_or_default();
-        if room.is_empty() {
-            return Err(BenchError::Malformed("a frame larger than was agreed"));
+        if self.filled == self.input.len() {
+            if self.filled == INPUT_BYTES_MAX {
+                return Err(BenchError::Malformed("a frame larger than was agreed"));
+            }
+            self.input.resize(INPUT_BYTES_MAX.min(2 * self.filled), 0);
         }
+        let room = self.input.get_mut(self.filled..).unwrap_or_default();
         loop {
             match (&self.stream).read(room) {
-                Ok(0) => {
-                    return Err(std::io::Error::from(ErrorKind::UnexpectedEof).into());
-                }
+                Ok(0) => return Err(BenchError::HungUp),
                 Ok(size) => {
                     self.filled += size;
+                    if self.filled == self.input.len() && self.filled < INPUT_BYTES_BUSY {
+                        self.input.resize(INPUT_BYTES_BUSY, 0);
+                    }
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -279,6 +339,19 @@ impl Connection {
         self.input.copy_within(self.filled - left..self.filled, 0);
         self.filled = left;
     }
+}
+
+/// Hands every whole frame to `handle` and returns how many bytes are left of one that is not.
+#[inline]
+pub(crate) fn walk(
+    bytes: &[u8],
+    handle: &mut impl FnMut(Frame<'_>) -> Result<(), BenchError>,
+) -> Result<usize, BenchError> {
+    let mut rest = bytes;
+    while let Some(frame) = wire::split_frame(&mut rest)? {
+        handle(frame)?;
+    }
+    Ok(rest.len())
 }
 
 /// Turns a method by which the broker ends things into the error it means; others pass.

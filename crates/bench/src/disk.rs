@@ -1,24 +1,89 @@
 //! The machine's raw sync rate: what no durable confirm can beat.
 
 use crate::BenchError;
-use crate::engine::Counts;
 use crate::histogram::Histogram;
-use crate::numbers::{count, float, nanos};
-use crate::options::Options;
-use crate::report::{Latency, Row};
+use crate::numbers::{count, float, nanos, ratio};
+use crate::progress::Progress;
+use crate::report::{Latency, Row, json, table};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const BLOCK_BYTES: usize = 4096;
 const BLOCKS: u64 = 16 * 1024;
 const CHUNK_BYTES: usize = 1 << 20;
 const APPEND_BYTES_MAX: u64 = 4 << 30;
 
+/// The command line of `menzil bench disk`.
+#[derive(Debug)]
+struct Options {
+    dir: PathBuf,
+    measured: Duration,
+    json: bool,
+    quiet: bool,
+}
+
+impl Options {
+    fn parse(args: Vec<String>) -> Result<Self, BenchError> {
+        let mut options = Self {
+            dir: ".".into(),
+            measured: Duration::from_secs(3),
+            json: false,
+            quiet: false,
+        };
+        let mut words = args.into_iter();
+        while let Some(word) = words.next() {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+                None => (word, None),
+            };
+            let mut value = |called: &str| {
+                value.clone().or_else(|| words.next()).ok_or_else(|| {
+                    BenchError::Usage(format!("{name} lacks its value; write {name} {called}"))
+                })
+            };
+            match name.as_str() {
+                "--dir" => options.dir = value("DIR")?.into(),
+                "--seconds" => options.measured = seconds(&value("S")?)?,
+                "--json" => options.json = true,
+                "--quiet" => options.quiet = true,
+                _ => {
+                    return Err(BenchError::Usage(format!(
+                        "unknown word {name}; disk knows --dir, --seconds, --json and --quiet"
+                    )));
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, BenchError> {
+    text.parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| {
+            BenchError::Usage(format!(
+                "--seconds {text:?} is not a number of seconds such as 3 or 0.5"
+            ))
+        })
+}
+
+/// Runs it and returns the table or the JSON.
+pub(crate) fn report(args: Vec<String>) -> Result<String, BenchError> {
+    let options = Options::parse(args)?;
+    let rows = measure(&options)?;
+    Ok(if options.json {
+        json(&rows)
+    } else {
+        table(&rows)
+    })
+}
+
 /// Overwrites 4 KiB blocks of a 64 MiB file with an `fdatasync` each, then appends 1 MiB with an
 /// `fdatasync` each; both for `--seconds`.
-pub(crate) fn measure(options: &Options) -> Result<Vec<Row>, BenchError> {
+fn measure(options: &Options) -> Result<Vec<Row>, BenchError> {
     let scratch = Scratch::create(options)?;
     let block = vec![b'm'; BLOCK_BYTES];
     for index in 0..BLOCKS {
@@ -27,7 +92,7 @@ pub(crate) fn measure(options: &Options) -> Result<Vec<Row>, BenchError> {
             .write_all_at(&block, index * count(BLOCK_BYTES))?;
     }
     scratch.file.sync_all()?;
-    let overwrite = repeat(options, "disk-overwrite", BLOCK_BYTES, |index| {
+    let overwrite = repeat(options, "disk overwrite", BLOCK_BYTES, |index| {
         scratch
             .file
             .write_all_at(&block, index % BLOCKS * count(BLOCK_BYTES))?;
@@ -35,7 +100,7 @@ pub(crate) fn measure(options: &Options) -> Result<Vec<Row>, BenchError> {
     })?;
     let chunk = vec![b'm'; CHUNK_BYTES];
     scratch.file.set_len(0)?;
-    let append = repeat(options, "disk-append", CHUNK_BYTES, |index| {
+    let append = repeat(options, "disk append", CHUNK_BYTES, |index| {
         // Starting over at a bound keeps a long run from filling the disk.
         let at = index * count(CHUNK_BYTES) % APPEND_BYTES_MAX;
         if at == 0 {
@@ -54,28 +119,25 @@ fn repeat(
     mut step: impl FnMut(u64) -> std::io::Result<()>,
 ) -> Result<Row, BenchError> {
     let mut histogram = Histogram::new();
+    let mut progress = Progress::new(name, options.quiet);
     let start = Instant::now();
     let mut steps = 0;
     while start.elapsed() < options.measured {
         let before = Instant::now();
         step(steps)?;
-        histogram.record(nanos(before.elapsed()));
+        histogram.record(nanos(before.elapsed()), 1);
         steps += 1;
+        progress.count(steps, None, "syncs");
     }
+    progress.end();
     let seconds = float(nanos(start.elapsed())) / 1e9;
-    eprintln!(
-        "{name}: {:.1} MB/s",
-        float(steps * count(bytes)) / seconds / 1e6
-    );
+    let rate = ratio(float(steps * count(bytes)), seconds) / 1e6;
     Ok(Row {
         scenario: name.to_owned(),
-        body_bytes: count(bytes),
+        setup: format!("{} KiB + fdatasync, {rate:.0} MB/s", bytes / 1024),
+        unit: "syncs",
         seconds,
-        counts: Counts {
-            published: steps,
-            ..Counts::default()
-        },
-        messages: steps,
+        done: steps,
         latency: Latency::of(&histogram),
         ..Row::default()
     })
@@ -95,7 +157,13 @@ impl Scratch {
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
-            .open(&path)?;
+            .open(&path)
+            .map_err(|error| {
+                BenchError::Usage(format!(
+                    "{}: {error}; --dir names a folder to write in",
+                    options.dir.display()
+                ))
+            })?;
         Ok(Self { file, path })
     }
 }
@@ -116,14 +184,25 @@ mod tests {
     fn both_rates_are_measured_and_nothing_is_left_behind() {
         let dir = std::env::temp_dir().join(format!("menzil-bench-test-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let line = format!("--scenario disk --seconds 0.05 --dir {}", dir.display());
-        let options = Options::parse(line.split_whitespace().map(str::to_owned)).unwrap();
+        let line = format!("--seconds 0.05 --dir {}", dir.display());
+        let options = Options::parse(line.split_whitespace().map(str::to_owned).collect()).unwrap();
         let rows = measure(&options).unwrap();
-        assert!(
-            rows.iter()
-                .all(|row| row.messages > 0 && row.latency.is_some())
-        );
+        assert!(rows.iter().all(|row| row.done > 0 && row.latency.is_some()));
         assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
         std::fs::remove_dir(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_with_a_way_out() {
+        for (line, way_out) in [
+            ("--folder x", "--dir"),
+            ("--seconds soon", "0.5"),
+            ("--dir", "--dir DIR"),
+            ("--seconds=0.1 --dir /nonexistent/x", "--dir names"),
+        ] {
+            let args = line.split_whitespace().map(str::to_owned).collect();
+            let text = report(args).unwrap_err().to_string();
+            assert!(text.contains(way_out), "{line}: {text}");
+        }
     }
 }

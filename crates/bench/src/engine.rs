@@ -1,13 +1,14 @@
 //! The loop: one thread, every connection non-blocking, `poll` between turns.
 //!
-//! A turn reads once from each readable socket, then writes once to each writable one, so that
-//! publishers and consumers keep pace whatever the broker does.
+//! A turn reads once from each readable socket, then writes once to each that has something to
+//! say, so that publishers and consumers keep pace whatever the broker does. Publishers pause
+//! where deliveries fall behind, and go on when half of the backlog is gone: in between the
+//! broker always has work, and nobody asks in a loop.
 
 use crate::BenchError;
-use crate::connection::Connection;
-use crate::consumer::Consumer;
 use crate::histogram::Histogram;
-use crate::numbers::{count, float, nanos, ratio};
+use crate::link::Link;
+use crate::progress::{Progress, Shown};
 use crate::publisher::{Publisher, clock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
@@ -22,17 +23,20 @@ pub(crate) struct Tally {
     pub(crate) delivered: u64,
     pub(crate) confirmed: u64,
     pub(crate) nacked: u64,
+    /// Deliveries that came after a later one, or twice.
+    pub(crate) misordered: u64,
     /// Of stamped deliveries, or else of confirms.
     pub(crate) latency: Histogram,
 }
 
 impl Tally {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             published: 0,
             delivered: 0,
             confirmed: 0,
             nacked: 0,
+            misordered: 0,
             latency: Histogram::new(),
         }
     }
@@ -65,246 +69,201 @@ impl Counts {
             nacked: self.nacked - before.nacked,
         }
     }
+
+    /// How much of this target is done, and how much there is to do.
+    pub(crate) fn progress(self, counts: Self) -> (u64, u64) {
+        let settled = counts.confirmed + counts.nacked;
+        let done = counts.published.min(self.published)
+            + counts.delivered.min(self.delivered)
+            + settled.min(self.confirmed);
+        (done, self.published + self.delivered + self.confirmed)
+    }
+
+    /// A refused message is settled too.
+    fn reached(self, target: Self) -> bool {
+        self.published >= target.published
+            && self.delivered >= target.delivered
+            && self.confirmed + self.nacked >= target.confirmed
+    }
+
+    /// What is still to come until all of `target` is there.
+    fn missing(self, target: Self) -> String {
+        let settled = self.confirmed + self.nacked;
+        let parts: Vec<String> = [
+            (
+                "to publish",
+                target.published.saturating_sub(self.published),
+            ),
+            (
+                "deliveries",
+                target.delivered.saturating_sub(self.delivered),
+            ),
+            ("confirms", target.confirmed.saturating_sub(settled)),
+        ]
+        .into_iter()
+        .filter(|(_, left)| *left > 0)
+        .map(|(what, left)| format!("{left} {what}"))
+        .collect();
+        parts.join(", ")
+    }
 }
 
 /// When a phase of a run is over.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Until {
     Elapsed(Duration),
-    Settled(u64),
-    Delivered(u64),
+    /// At least so much was done since the engine began.
+    Done(Counts),
 }
 
 /// All connections under load, and what came of it.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) tally: Tally,
-    publishers: Vec<(Connection, Publisher)>,
-    consumers: Vec<(Connection, Consumer)>,
+    links: Vec<Link>,
     /// Deliveries that one publish leads to; 0 where nobody consumes.
     deliveries_per_publish: u64,
     backlog_max: u64,
+    /// Deliveries have to catch up before anything more is published.
+    paused: bool,
     epoch: Instant,
-    label: String,
+    ready: Vec<PollFlags>,
 }
 
 impl Engine {
-    pub(crate) fn new(label: String, deliveries_per_publish: u64, backlog_max: u64) -> Self {
+    pub(crate) fn new(links: Vec<Link>, deliveries_per_publish: u64, backlog_max: u64) -> Self {
         Self {
             tally: Tally::new(),
-            publishers: Vec::new(),
-            consumers: Vec::new(),
+            links,
             deliveries_per_publish,
             backlog_max,
+            paused: false,
             epoch: Instant::now(),
-            label,
+            ready: Vec::new(),
         }
     }
 
-    pub(crate) fn add_publisher(
-        &mut self,
-        connection: Connection,
-        publisher: Publisher,
-    ) -> Result<(), BenchError> {
-        connection.set_nonblocking()?;
-        self.publishers.push((connection, publisher));
-        Ok(())
-    }
-
-    pub(crate) fn add_consumer(
-        &mut self,
-        connection: Connection,
-        consumer: Consumer,
-    ) -> Result<(), BenchError> {
-        connection.set_nonblocking()?;
-        self.consumers.push((connection, consumer));
-        Ok(())
-    }
-
-    /// Starts the clock that rates are counted by: setting connections up takes its time.
-    pub(crate) fn start_clock(&mut self) {
-        self.epoch = Instant::now();
-    }
-
-    /// Runs turns until the phase is over; a line per second tells how it goes.
-    pub(crate) fn run(&mut self, until: Until) -> Result<(), BenchError> {
-        let start = Instant::now();
-        let mut second = Second {
-            at: start,
-            shown: Shown {
-                published: !self.publishers.is_empty(),
-                delivered: !self.consumers.is_empty(),
-                confirmed: self.publishers.iter().any(|(_, one)| one.confirms()),
+    /// Runs turns until the phase is over.
+    pub(crate) fn run(&mut self, until: Until, progress: &mut Progress) -> Result<(), BenchError> {
+        let publishers = || self.links.iter().flat_map(Link::publishers);
+        progress.begin(
+            Shown {
+                published: publishers().next().is_some(),
+                delivered: self.deliveries_per_publish > 0,
+                confirmed: publishers().any(Publisher::confirms),
             },
-            counts: self.tally.counts(),
-            still: 0,
-        };
+            self.tally.counts(),
+            until,
+        );
+        let start = Instant::now();
+        let (mut moved_at, mut moved) = (start, self.tally.counts());
         loop {
-            let over = match until {
-                Until::Elapsed(time) => start.elapsed() >= time,
-                Until::Settled(all) => self.tally.confirmed + self.tally.nacked >= all,
-                Until::Delivered(all) => self.tally.delivered >= all,
-            };
-            if over {
-                return Ok(());
-            }
-            let wait = match until {
-                Until::Elapsed(time) => time.saturating_sub(start.elapsed()),
-                Until::Settled(_) | Until::Delivered(_) => Duration::from_secs(1),
-            };
-            self.turn(wait.min(Duration::from_secs(1)))?;
-            if second.at.elapsed() >= Duration::from_secs(1) {
-                second.tell(&self.label, start.elapsed(), self.tally.counts());
-                if second.still >= STALL_SECONDS && !matches!(until, Until::Elapsed(_)) {
-                    return Err(BenchError::Stalled(STALL_SECONDS));
+            let mut wait = Duration::from_secs(1);
+            match until {
+                Until::Elapsed(time) => {
+                    wait = wait.min(time.saturating_sub(start.elapsed()));
+                    if wait.is_zero() {
+                        break;
+                    }
+                }
+                Until::Done(target) => {
+                    let counts = self.tally.counts();
+                    if counts.reached(target) {
+                        break;
+                    }
+                    if moved_at.elapsed().as_secs() >= STALL_SECONDS {
+                        return Err(BenchError::Stalled {
+                            seconds: STALL_SECONDS,
+                            missing: counts.missing(target),
+                        });
+                    }
                 }
             }
+            self.turn(wait)?;
+            if self.tally.counts() != moved {
+                (moved_at, moved) = (Instant::now(), self.tally.counts());
+            }
+            progress.tick(moved);
         }
+        progress.end();
+        if self.tally.misordered > 0 {
+            return Err(BenchError::Misordered(self.tally.misordered));
+        }
+        Ok(())
     }
 
     /// Ends every connection in good order.
     pub(crate) fn close(self) {
-        for (connection, publisher) in self.publishers {
-            connection.close(publisher.rest_of_message());
-        }
-        for (connection, _) in self.consumers {
-            connection.close(&[]);
-        }
-    }
-
-    /// How many publishers and consumers there are.
-    pub(crate) fn connections(&self) -> (u64, u64) {
-        (count(self.publishers.len()), count(self.consumers.len()))
+        self.links.into_iter().for_each(Link::close);
     }
 
     fn turn(&mut self, wait_max: Duration) -> Result<(), BenchError> {
-        let ready = self.wait(wait_max)?;
+        self.wait(wait_max)?;
         let readable = PollFlags::IN | PollFlags::HUP | PollFlags::ERR;
-        let (for_publishers, for_consumers) = ready
-            .split_at_checked(self.publishers.len())
-            .unwrap_or_default();
-        for ((connection, consumer), flags) in self.consumers.iter_mut().zip(for_consumers) {
+        for (link, flags) in self.links.iter_mut().zip(&self.ready) {
             if flags.intersects(readable) {
-                let now = clock(self.epoch);
-                let tally = &mut self.tally;
-                connection.read(|frame, output| consumer.handle(frame, now, output, tally))?;
-            }
-            if connection.has_output() {
-                connection.flush()?;
+                link.read(clock(self.epoch), &mut self.tally)?;
             }
         }
-        for (index, flags) in for_publishers.iter().enumerate() {
+        for index in 0..self.links.len() {
             let room = self.room();
-            let Some((connection, publisher)) = self.publishers.get_mut(index) else {
+            let writable = self
+                .ready
+                .get(index)
+                .is_some_and(|flags| flags.contains(PollFlags::OUT));
+            let Some(link) = self.links.get_mut(index) else {
                 break;
             };
-            let now = clock(self.epoch);
-            if flags.intersects(readable) {
-                let tally = &mut self.tally;
-                connection.read(|frame, _| publisher.handle(frame, now, tally))?;
-            }
-            // A publisher whose confirms just came may write without a poll in between.
-            if publisher.wants_to_write(now, room) {
-                self.tally.published += publisher.write(connection, now, room)?;
+            // What was just read, confirms or deliveries, is answered without a poll in between.
+            if writable || !link.blocked() {
+                link.write(clock(self.epoch), room, &mut self.tally)?;
             }
         }
         Ok(())
     }
 
     /// Polls every socket for what it is wanted for, until `wait_max` or the next message is due.
-    fn wait(&self, wait_max: Duration) -> Result<Vec<PollFlags>, BenchError> {
+    fn wait(&mut self, wait_max: Duration) -> Result<(), BenchError> {
         let now = clock(self.epoch);
         let room = self.room();
         let mut wait = wait_max;
-        let mut sockets = Vec::with_capacity(self.publishers.len() + self.consumers.len());
-        for (connection, publisher) in &self.publishers {
+        let mut sockets = Vec::with_capacity(self.links.len());
+        for link in &self.links {
             let mut flags = PollFlags::IN;
-            if publisher.wants_to_write(now, room) {
+            if link.wants_to_write(now, room) {
                 flags |= PollFlags::OUT;
-            } else if let Some(due) = publisher.next_due() {
-                wait = wait.min(due.saturating_sub(Duration::from_nanos(now)));
+            } else if let Some(due) = link.next_due() {
+                // A message that is due but not allowed waits for something to be read.
+                let left = due.saturating_sub(Duration::from_nanos(now));
+                if !left.is_zero() {
+                    wait = wait.min(left);
+                }
             }
-            sockets.push(PollFd::new(connection.stream(), flags));
-        }
-        for (connection, _) in &self.consumers {
-            let output = if connection.has_output() {
-                PollFlags::OUT
-            } else {
-                PollFlags::empty()
-            };
-            sockets.push(PollFd::new(connection.stream(), PollFlags::IN | output));
+            sockets.push(PollFd::new(link.stream(), flags));
         }
         let timeout = Timespec::try_from(wait).unwrap_or_default();
         match poll(&mut sockets, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(sockets.iter().map(PollFd::revents).collect())
+        self.ready.clear();
+        self.ready.extend(sockets.iter().map(PollFd::revents));
+        Ok(())
     }
 
     /// How many more messages may be published before deliveries must catch up.
-    fn room(&self) -> u64 {
-        match self
-            .tally
-            .delivered
-            .checked_div(self.deliveries_per_publish)
-        {
-            Some(done) => (done + self.backlog_max).saturating_sub(self.tally.published),
-            None => u64::MAX,
-        }
-    }
-}
-
-/// What a phase does at all; a rate of something else would only be a zero.
-#[derive(Debug, Clone, Copy)]
-struct Shown {
-    published: bool,
-    delivered: bool,
-    confirmed: bool,
-}
-
-impl Shown {
-    fn rates(self, grown: Counts, seconds: f64) -> String {
-        let parts = [
-            (self.published, grown.published, "published"),
-            (self.delivered, grown.delivered, "delivered"),
-            (self.confirmed, grown.confirmed, "confirmed"),
-        ];
-        let texts: Vec<String> = parts
-            .into_iter()
-            .filter(|(shown, ..)| *shown)
-            .map(|(_, part, word)| format!("{:.1} k/s {word}", ratio(float(part), seconds) / 1e3))
-            .collect();
-        texts.join(", ")
-    }
-}
-
-/// The last second of a phase.
-#[derive(Debug)]
-struct Second {
-    at: Instant,
-    shown: Shown,
-    counts: Counts,
-    /// Seconds in which nothing moved.
-    still: u64,
-}
-
-impl Second {
-    fn tell(&mut self, label: &str, elapsed: Duration, counts: Counts) {
-        let grown = counts.since(self.counts);
-        let seconds = float(nanos(self.at.elapsed())) / 1e9;
-        eprintln!(
-            "{label}: {} s, {}",
-            elapsed.as_secs(),
-            self.shown.rates(grown, seconds)
-        );
-        self.still = if grown == Counts::default() {
-            self.still + 1
-        } else {
-            0
+    fn room(&mut self) -> u64 {
+        let delivered = self.tally.delivered;
+        let Some(done) = delivered.checked_div(self.deliveries_per_publish) else {
+            return u64::MAX;
         };
-        self.at = Instant::now();
-        self.counts = counts;
+        let room = (done + self.backlog_max).saturating_sub(self.tally.published);
+        self.paused = if self.paused {
+            room < self.backlog_max.div_ceil(2)
+        } else {
+            room == 0
+        };
+        if self.paused { 0 } else { room }
     }
 }
 
@@ -313,22 +272,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_phase_tells_the_rates_of_what_it_does() {
-        let grown = Counts {
-            published: 2000,
-            delivered: 1000,
-            ..Counts::default()
+    fn publishers_pause_at_the_backlog_and_go_on_at_half_of_it() {
+        let mut engine = Engine::new(Vec::new(), 2, 10);
+        engine.tally.published = 9;
+        assert_eq!(engine.room(), 1);
+        engine.tally.published = 10;
+        assert_eq!(engine.room(), 0);
+        engine.tally.delivered = 8;
+        assert_eq!(engine.room(), 0);
+        engine.tally.delivered = 10;
+        assert_eq!(engine.room(), 5);
+        // Nobody consumes: nothing to wait for.
+        assert_eq!(Engine::new(Vec::new(), 0, 1).room(), u64::MAX);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let target = Counts {
+            published: 5,
+            delivered: 10,
+            confirmed: 5,
+            nacked: 0,
         };
-        let shown = |confirmed| Shown {
-            published: true,
-            delivered: true,
-            confirmed,
+        let mut counts = Counts {
+            published: 5,
+            delivered: 4,
+            confirmed: 2,
+            nacked: 1,
         };
-        assert_eq!(
-            shown(false).rates(grown, 1.0),
-            "2.0 k/s published, 1.0 k/s delivered"
-        );
-        // A confirming phase without a confirm has something to tell.
-        assert!(shown(true).rates(grown, 1.0).ends_with("0.0 k/s confirmed"));
+        assert_eq!(counts.missing(target), "6 deliveries, 2 confirms");
+        counts.delivered = 10;
+        counts.nacked = 3;
+        assert!(counts.reached(target));
     }
 }

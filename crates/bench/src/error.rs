@@ -6,12 +6,19 @@ use std::io;
 /// Why a run ended without figures.
 #[derive(Debug)]
 pub enum BenchError {
-    /// The words on the command line; the text says which.
+    /// The words on the command line; the text says which, and what to write instead.
     Usage(String),
     /// Nobody answers at the address.
     Connect {
         /// `HOST:PORT`.
         address: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// There is no such process to measure.
+    Process {
+        /// Its id, as given by `--pid`.
+        pid: u32,
         /// What the system said.
         error: io::Error,
     },
@@ -26,26 +33,46 @@ pub enum BenchError {
         /// AMQP reply text.
         text: String,
     },
+    /// The broker ended the connection without a word.
+    HungUp,
     /// The broker cancelled a consumer.
     Cancelled,
-    /// Nothing moved for this many seconds while the scenario still had work to do.
-    Stalled(u64),
+    /// Nothing moved for this many seconds while there was still work to do.
+    Stalled {
+        /// How long was waited.
+        seconds: u64,
+        /// What was still to come.
+        missing: String,
+    },
+    /// So many messages came in another order than they were published in.
+    Misordered(u64),
 }
 
 impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(text) => write!(f, "{text} (see --help)"),
+            Self::Usage(text) => write!(f, "{text}"),
             Self::Connect { address, error } => write!(
                 f,
                 "cannot connect to {address}: {error}; is a broker running there? \
                  (--uri names another)"
             ),
+            Self::Process { pid, error } => write!(
+                f,
+                "cannot measure process {pid}: {error}; --pid takes the id of the broker's own \
+                 process on this machine"
+            ),
             Self::Io(error) => write!(f, "{error}"),
             Self::Malformed(what) => write!(f, "the broker sent {what}"),
             Self::Closed { code, text } => write!(f, "closed by the broker: {code} {text}"),
+            Self::HungUp => write!(f, "the broker ended the connection"),
             Self::Cancelled => write!(f, "the broker cancelled a consumer"),
-            Self::Stalled(seconds) => write!(f, "nothing moved for {seconds} s"),
+            Self::Stalled { seconds, missing } => {
+                write!(f, "nothing moved for {seconds} s; still to come: {missing}")
+            }
+            Self::Misordered(messages) => {
+                write!(f, "{messages} messages came out of order or twice")
+            }
         }
     }
 }
@@ -53,12 +80,16 @@ impl fmt::Display for BenchError {
 impl std::error::Error for BenchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io(error) | Self::Connect { error, .. } => Some(error),
+            Self::Io(error) | Self::Connect { error, .. } | Self::Process { error, .. } => {
+                Some(error)
+            }
             Self::Usage(_)
             | Self::Malformed(_)
             | Self::Closed { .. }
+            | Self::HungUp
             | Self::Cancelled
-            | Self::Stalled(_) => None,
+            | Self::Stalled { .. }
+            | Self::Misordered(_) => None,
         }
     }
 }

@@ -26,11 +26,12 @@ impl Histogram {
         }
     }
 
-    pub(crate) fn record(&mut self, value: u64) {
+    /// Records one value that was met so many times.
+    pub(crate) fn record(&mut self, value: u64, times: u64) {
         if let Some(bucket) = self.buckets.get_mut(bucket_of(value)) {
-            *bucket += 1;
+            *bucket += times;
         }
-        self.total += 1;
+        self.total += times;
         self.max = self.max.max(value);
     }
 
@@ -102,7 +103,7 @@ mod tests {
     fn quantiles_are_those_of_the_recorded_values() {
         let mut histogram = Histogram::new();
         assert_eq!(histogram.quantile(500), None);
-        (1..=1000u64).for_each(|value| histogram.record(value * 1000));
+        (1..=1000u64).for_each(|value| histogram.record(value * 1000, 1));
         let near = |per_mille, expected: u64| {
             let value = histogram.quantile(per_mille).unwrap();
             assert!(

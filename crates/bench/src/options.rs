@@ -1,100 +1,64 @@
-//! The command line: words in, one checked value out.
+//! The command line of `menzil bench amqp`: words in, one checked value out.
+
+mod checks;
+mod words;
 
 use crate::BenchError;
+use crate::scenario::{Kind, Scenario};
 use crate::uri::Target;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
+use words::{Given, Words};
 
-/// What `--help` prints.
-pub const USAGE: &str = "\
-A load generator for any AMQP 0-9-1 broker.
-
-  --scenario NAME     transient   publish and consume, auto-ack (the default)
-                      manual-ack  the same, acknowledged by the consumer
-                      confirm     persistent, confirms at a window
-                      confirm-one persistent, one unconfirmed message at a time
-                      fanout      one fanout exchange, N queues, one consumer each
-                      latency     end to end at a given rate
-                      drain       preload a persistent backlog, then drain it
-                      disk        4 KiB overwrite + fdatasync, 1 MiB append + fdatasync
-  --uri URI           amqp://guest:guest@127.0.0.1:5672/%2f
-  --size BYTES        body size (100)
-  --seconds S         measured time (3)
-  --warmup S          unmeasured time before it (0.5)
-  --connections N     publishers, each on a connection of its own (1)
-  --consumers N       consumers, likewise (1; confirm and confirm-one: 0)
-  --queues N          queues of a fanout (10)
-  --window N          unconfirmed messages per publisher (1000)
-  --prefetch N        unacknowledged deliveries per consumer (200); 0 in drain: auto-ack
-  --ack-batch N       deliveries per basic.ack (1)
-  --rate N            messages per second over all publishers (latency: 1000; else no limit)
-  --messages N        the backlog of drain (1000000)
-  --backlog N         published messages not delivered yet before publishers pause (10000)
-  --queue-type TYPE   x-queue-type of the queues: classic, quorum (none sent)
-  --pid PID           broker process: CPU seconds per million messages, RSS, bytes written
-  --dir DIR           folder for disk (.)
-  --json              JSON instead of a table
-
-Queues are durable and deleted at the end; whether messages are is up to the scenario.
-
-Columns that need a word:
-  messages, msg/s     delivered messages; in confirm and confirm-one confirmed ones; in fanout
-                      messages delivered from every queue
-  s/M                 CPU seconds the broker used per million of these messages (needs --pid)
-  p50, p99, max       microseconds: latency end to end, else from publish to confirm
-  RSS MiB             memory of the broker at the end (needs --pid)
-  written B/msg       bytes the broker had written to disk per message (needs --pid); files it
-                      prepares ahead count too, so that a short run shows more than a long one
-  own CPU %           how much of one core this generator used
-  no core %           how long it was ready to run and no core was free: the machine is busy
-  void                not empty: the figures say more about the generator than about the broker.
-                      saturated: it used 90 % of its core; starved: it would have, had it got one
-";
-
-/// What is measured.
+/// Where publishers send to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scenario {
-    Transient,
-    ManualAck,
-    Confirm,
-    ConfirmOne,
+pub(crate) enum ExchangeKind {
+    /// The nameless one: the routing key is the queue's name.
+    Default,
+    Direct,
     Fanout,
-    Latency,
-    Drain,
-    Disk,
+    Topic,
+    Headers,
 }
 
-impl Scenario {
-    const ALL: [(&'static str, Self); 8] = [
-        ("transient", Self::Transient),
-        ("manual-ack", Self::ManualAck),
-        ("confirm", Self::Confirm),
-        ("confirm-one", Self::ConfirmOne),
+impl ExchangeKind {
+    pub(crate) const ALL: [(&'static str, Self); 5] = [
+        ("default", Self::Default),
+        ("direct", Self::Direct),
         ("fanout", Self::Fanout),
-        ("latency", Self::Latency),
-        ("drain", Self::Drain),
-        ("disk", Self::Disk),
+        ("topic", Self::Topic),
+        ("headers", Self::Headers),
     ];
 
+    /// The exchange type as the protocol names it.
     pub(crate) fn name(self) -> &'static str {
         Self::ALL
             .iter()
-            .find(|(_, scenario)| *scenario == self)
+            .find(|(_, kind)| *kind == self)
             .map_or("", |(name, _)| name)
+    }
+
+    /// Whether each message goes to all queues, and not to one after the other.
+    pub(crate) fn copies(self) -> bool {
+        match self {
+            Self::Default | Self::Direct => false,
+            Self::Fanout | Self::Topic | Self::Headers => true,
+        }
+    }
+
+    /// Whether bindings beside those of the queues make sense.
+    pub(crate) fn has_patterns(self) -> bool {
+        matches!(self, Self::Topic | Self::Headers)
     }
 }
 
-impl FromStr for Scenario {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        Self::ALL
-            .iter()
-            .find(|(name, _)| *name == text)
-            .map(|(_, scenario)| *scenario)
-            .ok_or(())
-    }
+/// How a consumer settles what it gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Acks {
+    /// The broker settles on delivery.
+    Auto,
+    /// One `basic.ack` per so many messages, `multiple` where it is more than one.
+    Every(u64),
 }
 
 /// A checked command line.
@@ -102,176 +66,125 @@ impl FromStr for Scenario {
 pub(crate) struct Options {
     pub(crate) scenario: Scenario,
     pub(crate) target: Target,
+    pub(crate) publisher_count: u64,
+    pub(crate) consumer_count: u64,
+    /// Connections that publishers and consumers share; `None` is one for each.
+    pub(crate) connection_count: Option<u64>,
+    /// Queues that messages reach and consumers consume from.
+    pub(crate) queue_count: u64,
+    pub(crate) queue_type: Option<String>,
+    /// Queues more that messages reach and nobody consumes from.
+    pub(crate) dead_queue_count: u64,
+    /// Messages in a queue of their own that are delivered and never settled.
+    pub(crate) held_count: u64,
+    pub(crate) exchange: ExchangeKind,
+    /// Bindings in all; those beyond one per queue match no message.
+    pub(crate) binding_count: u64,
     pub(crate) body_bytes: usize,
+    pub(crate) persistent: bool,
+    /// Messages without their confirm per publisher; `None` publishes without confirms.
+    pub(crate) window: Option<u64>,
+    pub(crate) prefetch_count: u16,
+    pub(crate) acks: Acks,
+    /// Messages per second over all publishers.
+    pub(crate) rate: Option<u64>,
+    /// Messages published and not delivered yet before publishers pause.
+    pub(crate) backlog_max: u64,
+    /// Bodies carry when they were sent.
+    pub(crate) stamped: bool,
+    /// Bodies carry who sent them and as which message, and consumers look at it.
+    pub(crate) order_checked: bool,
+    /// Messages in all, over all publishers.
+    pub(crate) message_count: Option<u64>,
     pub(crate) measured: Duration,
     pub(crate) warmup: Duration,
-    pub(crate) connection_count: u64,
-    pub(crate) consumer_count: u64,
-    pub(crate) queue_count: u64,
-    pub(crate) window: u64,
-    pub(crate) prefetch_count: u16,
-    pub(crate) ack_batch: u64,
-    pub(crate) rate: Option<u64>,
-    pub(crate) message_count: u64,
-    pub(crate) backlog_max: u64,
-    pub(crate) queue_type: Option<String>,
+    /// First part of every name that is declared.
+    pub(crate) name: Option<String>,
+    /// What is declared stays.
+    pub(crate) keep: bool,
+    /// What an earlier run kept is used.
+    pub(crate) existing: bool,
     pub(crate) pid: Option<u32>,
-    pub(crate) dir: PathBuf,
+    pub(crate) data_dir: Option<PathBuf>,
     pub(crate) json: bool,
+    pub(crate) quiet: bool,
 }
 
 impl Options {
     /// Parses `--name value` and `--name=value`; every unknown word is refused by name.
     pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Self, BenchError> {
-        let mut words = args.into_iter();
+        let args: Vec<String> = args.into_iter().collect();
+        let scenario = words::scenario(&args)?;
         let mut given = Given::default();
-        while let Some(word) = words.next() {
-            let Some(name) = word.strip_prefix("--") else {
-                return Err(BenchError::Usage(format!("unexpected word {word:?}")));
-            };
-            let (name, value) = match name.split_once('=') {
-                Some((name, value)) => (name, Some(value.to_owned())),
-                None => (name, None),
-            };
-            if name == "json" && value.is_none() {
-                given.json = true;
-                continue;
-            }
-            let value = value
-                .or_else(|| words.next())
-                .ok_or_else(|| BenchError::Usage(format!("--{name} lacks its value")))?;
-            given.set(name, &value)?;
-        }
-        given.checked()
-    }
-}
-
-/// The options as given, before a scenario's defaults.
-#[derive(Debug, Default)]
-struct Given {
-    scenario: Option<Scenario>,
-    target: Option<Target>,
-    body_bytes: Option<usize>,
-    measured: Option<Duration>,
-    warmup: Option<Duration>,
-    connection_count: Option<u64>,
-    consumer_count: Option<u64>,
-    queue_count: Option<u64>,
-    window: Option<u64>,
-    prefetch_count: Option<u16>,
-    ack_batch: Option<u64>,
-    rate: Option<u64>,
-    message_count: Option<u64>,
-    backlog_max: Option<u64>,
-    queue_type: Option<String>,
-    pid: Option<u32>,
-    dir: Option<PathBuf>,
-    json: bool,
-}
-
-impl Given {
-    fn set(&mut self, name: &str, value: &str) -> Result<(), BenchError> {
-        match name {
-            "scenario" => self.scenario = Some(number(name, value)?),
-            "uri" => self.target = Some(Target::parse(value)?),
-            "size" => self.body_bytes = Some(number(name, value)?),
-            "seconds" => self.measured = Some(seconds(name, value)?),
-            "warmup" => self.warmup = Some(seconds(name, value)?),
-            "connections" => self.connection_count = Some(number(name, value)?),
-            "consumers" => self.consumer_count = Some(number(name, value)?),
-            "queues" => self.queue_count = Some(number(name, value)?),
-            "window" => self.window = Some(number(name, value)?),
-            "prefetch" => self.prefetch_count = Some(number(name, value)?),
-            "ack-batch" => self.ack_batch = Some(number(name, value)?),
-            "rate" => self.rate = Some(number(name, value)?),
-            "messages" => self.message_count = Some(number(name, value)?),
-            "backlog" => self.backlog_max = Some(number(name, value)?),
-            "queue-type" => self.queue_type = Some(value.to_owned()),
-            "pid" => self.pid = Some(number(name, value)?),
-            "dir" => self.dir = Some(value.into()),
-            _ => return Err(BenchError::Usage(format!("unknown option --{name}"))),
-        }
-        Ok(())
+        given.take_all(&mut Words::new(
+            scenario.words.split_whitespace().map(str::to_owned),
+        ))?;
+        given.take_all(&mut Words::new(args))?;
+        let options = Self::with_defaults(scenario, given)?;
+        options.check()?;
+        Ok(options)
     }
 
-    fn checked(self) -> Result<Options, BenchError> {
-        let scenario = self.scenario.unwrap_or(Scenario::Transient);
-        let confirming = matches!(scenario, Scenario::Confirm | Scenario::ConfirmOne);
-        let default_rate = (scenario == Scenario::Latency).then_some(1000);
-        let target = match self.target {
+    fn with_defaults(scenario: Scenario, given: Given) -> Result<Self, BenchError> {
+        let queue_count = given.queue_count.unwrap_or(1);
+        let ack_batch = given.ack_batch.unwrap_or(1);
+        let manual = given.manual.unwrap_or(false);
+        let target = match given.target {
             Some(target) => target,
             None => Target::parse("amqp://127.0.0.1")?,
         };
-        let options = Options {
+        // A backlog has as many consumers as are asked for, everything else one per queue.
+        let consumer_default = match scenario.kind {
+            Kind::Flow => queue_count,
+            Kind::Backlog(_) => 1,
+            Kind::IdleConnections | Kind::Declare(_) | Kind::Churn(_) => 0,
+        };
+        Ok(Self {
             scenario,
             target,
-            body_bytes: self.body_bytes.unwrap_or(100),
-            measured: self.measured.unwrap_or(Duration::from_secs(3)),
-            warmup: self.warmup.unwrap_or(Duration::from_millis(500)),
-            connection_count: self.connection_count.unwrap_or(1),
-            consumer_count: self
-                .consumer_count
-                .unwrap_or_else(|| u64::from(!confirming)),
-            queue_count: self.queue_count.unwrap_or(10),
-            window: self.window.unwrap_or(1000),
-            prefetch_count: self.prefetch_count.unwrap_or(200),
-            ack_batch: self.ack_batch.unwrap_or(1),
-            rate: self.rate.or(default_rate),
-            message_count: self.message_count.unwrap_or(1_000_000),
-            backlog_max: self.backlog_max.unwrap_or(10_000),
-            queue_type: self.queue_type,
-            pid: self.pid,
-            dir: self.dir.unwrap_or_else(|| ".".into()),
-            json: self.json,
-        };
-        options.check_ranges()?;
-        Ok(options)
+            publisher_count: given.publisher_count.unwrap_or(1),
+            consumer_count: given.consumer_count.unwrap_or(consumer_default),
+            connection_count: given.connection_count,
+            queue_count,
+            queue_type: given.queue_type,
+            dead_queue_count: given.dead_queue_count.unwrap_or(0),
+            held_count: given.held_count.unwrap_or(0),
+            exchange: given.exchange.unwrap_or(ExchangeKind::Default),
+            binding_count: given.binding_count.unwrap_or(queue_count),
+            body_bytes: given.body_bytes.unwrap_or(100),
+            persistent: given.persistent.unwrap_or(false),
+            window: given.window.filter(|window| *window > 0),
+            prefetch_count: given.prefetch_count.unwrap_or(if manual { 200 } else { 0 }),
+            acks: if manual {
+                Acks::Every(ack_batch)
+            } else {
+                Acks::Auto
+            },
+            rate: given.rate.filter(|rate| *rate > 0),
+            backlog_max: given.backlog_max.unwrap_or(10_000),
+            stamped: given.stamped,
+            order_checked: given.order_checked,
+            message_count: given.message_count,
+            measured: given.measured.unwrap_or(Duration::from_secs(3)),
+            warmup: given.warmup.unwrap_or(Duration::from_millis(500)),
+            name: given.name,
+            keep: given.keep,
+            existing: given.existing,
+            pid: given.pid,
+            data_dir: given.data_dir,
+            json: given.json,
+            quiet: given.quiet,
+        })
     }
-}
 
-impl Options {
-    fn check_ranges(&self) -> Result<(), BenchError> {
-        let refuse = |text: &str| Err(BenchError::Usage(text.to_owned()));
-        let within = |value: u64, most: u64| (1..=most).contains(&value);
-        if !within(self.connection_count, 1000) || self.consumer_count > 1000 {
-            return refuse("--connections is 1 to 1000, --consumers 0 to 1000");
+    /// Deliveries that one publish leads to; 0 where nobody consumes.
+    pub(crate) fn deliveries_per_publish(&self) -> u64 {
+        match (self.consumer_count, self.exchange.copies()) {
+            (0, _) => 0,
+            (_, true) => self.queue_count,
+            (_, false) => 1,
         }
-        if !within(self.queue_count, 1000) || !within(self.window, 10_000_000) {
-            return refuse("--queues is 1 to 1000, --window 1 to 10000000");
-        }
-        if self.ack_batch == 0 || self.rate == Some(0) || self.backlog_max == 0 {
-            return refuse("--ack-batch, --rate and --backlog are at least 1");
-        }
-        if self.message_count == 0 || self.body_bytes > 128 << 20 {
-            return refuse("--messages is at least 1, --size at most 134217728");
-        }
-        if self.prefetch_count > 0 && self.ack_batch > u64::from(self.prefetch_count) {
-            return refuse("--ack-batch over --prefetch would never acknowledge");
-        }
-        let consumes = !matches!(self.scenario, Scenario::Confirm | Scenario::ConfirmOne);
-        if consumes && self.consumer_count == 0 {
-            return refuse("this scenario needs --consumers of at least 1");
-        }
-        if self.scenario == Scenario::Latency && self.body_bytes < 8 {
-            return refuse("latency needs --size of at least 8");
-        }
-        Ok(())
     }
-}
-
-fn number<T: FromStr>(name: &str, value: &str) -> Result<T, BenchError> {
-    value
-        .parse()
-        .map_err(|_| BenchError::Usage(format!("--{name} {value:?} is not valid")))
-}
-
-fn seconds(name: &str, value: &str) -> Result<Duration, BenchError> {
-    let refuse = || BenchError::Usage(format!("--{name} {value:?} is not valid"));
-    let seconds: f64 = value.parse().map_err(|_| refuse())?;
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|time| *time <= Duration::from_hours(24))
-        .ok_or_else(refuse)
 }
 
 #[cfg(test)]
@@ -282,15 +195,28 @@ mod tests {
         Options::parse(line.split_whitespace().map(str::to_owned))
     }
 
+    fn refusal(line: &str) -> String {
+        match parse(line) {
+            Err(BenchError::Usage(text)) => text,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
     #[test]
-    fn a_scenario_brings_its_defaults_and_words_override_them() {
-        let options = parse("--scenario confirm --window=7 --json").unwrap();
+    fn a_scenario_brings_its_words_and_the_users_override_them() {
+        let options = parse("--confirm=7 --scenario confirm --json").unwrap();
         assert_eq!(
             (options.window, options.consumer_count, options.json),
-            (7, 0, true)
+            (Some(7), 0, true)
         );
+        assert!(options.persistent);
+        assert!(!parse("--scenario confirm --transient").unwrap().persistent);
         assert_eq!(parse("--scenario latency").unwrap().rate, Some(1000));
-        assert_eq!(parse("").unwrap().consumer_count, 1);
+        assert_eq!(parse("--scenario=fanout").unwrap().consumer_count, 10);
+        assert_eq!(
+            parse("--scenario drain --ack auto").unwrap().acks,
+            Acks::Auto
+        );
         assert_eq!(
             parse("--seconds 0.25").unwrap().measured,
             Duration::from_millis(250)
@@ -298,29 +224,65 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_by_name() {
-        for line in [
-            "--colour red",
-            "transient",
-            "--size",
-            "--size many",
-            "--scenario chaos",
-            "--connections 0",
-            "--consumers 0",
-            "--rate 0",
-            "--seconds -1",
-            "--prefetch 10 --ack-batch 11",
-            "--scenario latency --size 4",
+    fn without_a_scenario_any_load_can_be_put_together() {
+        let options = parse(
+            "--publishers 3 --consumers 2 --connections 2 --queues 4 --exchange topic \
+             --bindings 1_000 --size 2k --ack-batch 5 --rate 10k --messages 1M",
+        )
+        .unwrap();
+        assert_eq!(options.deliveries_per_publish(), 4);
+        assert_eq!((options.body_bytes, options.acks), (2048, Acks::Every(5)));
+        assert_eq!((options.prefetch_count, options.binding_count), (200, 1000));
+        assert_eq!(
+            (options.rate, options.message_count),
+            (Some(10_000), Some(1_000_000))
+        );
+        assert_eq!(parse("--queues 4").unwrap().deliveries_per_publish(), 1);
+        assert_eq!(parse("--consumers 0").unwrap().deliveries_per_publish(), 0);
+        assert_eq!(parse("--confirm 0").unwrap().window, None);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_with_a_way_out() {
+        for (line, way_out) in [
+            ("--colour red", "--help"),
+            ("--sise 5", "--size"),
+            ("--publisher 2", "--publishers"),
+            ("--window 5", "--confirm"),
+            ("transient", "--scenario transient"),
+            ("--size", "--size BYTES"),
+            ("--size many", "whole number"),
+            ("--size 1.5", "whole number"),
+            ("--seconds -1", "seconds"),
+            ("--scenario chaos", "transient"),
+            ("--scenario", "transient"),
+            ("--scenario fan-out", "fanout"),
+            ("--exchange round", "fanout"),
+            ("--ack sometimes", "manual"),
+            ("--json=yes", "takes no value"),
+            ("--publishers 0", "1 to"),
+            ("--prefetch 10 --ack-batch 11", "--prefetch"),
+            ("--stamp --size 4", "--size 8"),
+            ("--check-order --size 8", "--size 20"),
+            ("--stamp --consumers 0", "--consumers"),
+            ("--bindings 10", "--exchange topic"),
+            ("--existing", "--name"),
+            ("--uri http://x", "amqp://"),
+            ("--scenario drain --consumers 0", "--consumers"),
+            ("--pid 0", "1 to"),
+            ("--queues 5000", "--consumers"),
+            ("--scenario churn-channels --publishers 4", "--publishers"),
         ] {
-            assert!(matches!(parse(line), Err(BenchError::Usage(_))), "{line}");
+            let text = refusal(line);
+            assert!(text.contains(way_out), "{line}: {text}");
         }
     }
 
     #[test]
-    fn the_usage_names_every_scenario() {
-        for (name, scenario) in Scenario::ALL {
-            assert!(USAGE.contains(name));
-            assert_eq!(scenario.name(), name);
+    fn every_scenario_is_a_valid_command_line() {
+        for scenario in Scenario::ALL {
+            let options = parse(&format!("--scenario {}", scenario.name)).unwrap();
+            assert_eq!(options.scenario.kind, scenario.kind);
         }
     }
 }

@@ -12,20 +12,25 @@ pub(crate) struct Usage {
     /// User and system time of all its threads, ended ones included.
     pub(crate) cpu_seconds: f64,
     pub(crate) resident_bytes: u64,
-    /// Bytes it caused to be written to storage; `None` where the kernel does not tell us.
-    pub(crate) written_bytes: Option<u64>,
+    /// Bytes of page cache it made dirty; `None` where the kernel does not tell us. On file systems
+    /// with large folios one byte dirties up to a MiB, and this says little.
+    pub(crate) dirtied_bytes: Option<u64>,
+    /// Bytes it passed to `write` and its like, some sockets' included.
+    pub(crate) passed_bytes: Option<u64>,
 }
 
 impl Usage {
     pub(crate) fn of(pid: u32) -> Result<Self, BenchError> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let refuse = |error| BenchError::Process { pid, error };
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(refuse)?;
         let ticks = cpu_ticks(&stat).ok_or(BenchError::Malformed("no times in /proc/PID/stat"))?;
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(refuse)?;
         let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
         Ok(Self {
             cpu_seconds: float(ticks) / float(rustix::param::clock_ticks_per_second()),
             resident_bytes: labelled(&status, "VmRSS:").unwrap_or(0) * 1024,
-            written_bytes: labelled(&io, "write_bytes:"),
+            dirtied_bytes: labelled(&io, "write_bytes:"),
+            passed_bytes: labelled(&io, "wchar:"),
         })
     }
 }
@@ -56,20 +61,24 @@ pub(crate) struct Own {
 /// The share of the time in which the generator ran, and in which it wanted to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Share {
+    pub(crate) cpu_seconds: f64,
     pub(crate) cpu: f64,
     pub(crate) waited: f64,
 }
 
 impl Own {
     pub(crate) fn now() -> Self {
-        let cpu = clock_gettime(ClockId::ThreadCPUTime);
-        let waited = fs::read_to_string("/proc/thread-self/schedstat")
-            .ok()
-            .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse().ok());
+        let schedule = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let mut fields = schedule.split_ascii_whitespace();
+        let mut nanos = || Some(Duration::from_nanos(fields.next()?.parse().ok()?));
+        // A kernel that keeps no such statistics still has the thread's clock.
+        let cpu = nanos().unwrap_or_else(|| {
+            Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+        });
         Self {
             at: Instant::now(),
-            cpu: Duration::try_from(cpu).unwrap_or_default(),
-            waited: Duration::from_nanos(waited.unwrap_or(0)),
+            cpu,
+            waited: nanos().unwrap_or_default(),
         }
     }
 
@@ -77,6 +86,7 @@ impl Own {
         let wall = float(nanos(self.at - before.at));
         let part = |now: Duration, then| ratio(float(nanos(now.saturating_sub(then))), wall);
         Share {
+            cpu_seconds: float(nanos(self.cpu.saturating_sub(before.cpu))) / 1e9,
             cpu: part(self.cpu, before.cpu),
             waited: part(self.waited, before.waited),
         }
@@ -87,9 +97,9 @@ impl Share {
     /// Why a rate taken under this share says more about the generator than about the broker.
     pub(crate) fn void(self) -> Option<&'static str> {
         if self.cpu >= 0.9 {
-            Some("generator saturated")
+            Some("saturated")
         } else if self.cpu + self.waited >= 0.9 {
-            Some("generator starved")
+            Some("starved")
         } else {
             None
         }
@@ -113,10 +123,17 @@ mod tests {
 
     #[test]
     fn a_generator_without_a_core_to_spare_voids_the_row() {
-        let void = |cpu, waited| Share { cpu, waited }.void();
+        let void = |cpu, waited| {
+            Share {
+                cpu_seconds: 0.0,
+                cpu,
+                waited,
+            }
+            .void()
+        };
         assert_eq!(void(0.5, 0.1), None);
-        assert_eq!(void(0.95, 0.0), Some("generator saturated"));
-        assert_eq!(void(0.5, 0.45), Some("generator starved"));
+        assert_eq!(void(0.95, 0.0), Some("saturated"));
+        assert_eq!(void(0.5, 0.45), Some("starved"));
     }
 
     #[test]

@@ -1,29 +1,35 @@
 //! Rows of figures, as a table for people and as JSON for programs.
 
+mod json;
+
 use crate::engine::Counts;
 use crate::histogram::Histogram;
 use crate::numbers::{float, ratio};
 use crate::process::{Share, Usage};
-use std::fmt::Write as _;
+pub(crate) use json::json;
 
-/// The settings and the outcome of one phase of a scenario.
+/// The settings and the outcome of one stretch of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
     pub(crate) scenario: String,
-    pub(crate) body_bytes: u64,
-    pub(crate) publishers: u64,
-    pub(crate) consumers: u64,
-    pub(crate) queues: u64,
-    pub(crate) window: Option<u64>,
-    pub(crate) prefetch: Option<u64>,
-    pub(crate) rate: Option<u64>,
+    /// What was loaded with, for people.
+    pub(crate) setup: String,
     pub(crate) seconds: f64,
+    /// What was counted in `done`: messages, connections, queues …
+    pub(crate) unit: &'static str,
+    /// What rate and cost are given per.
+    pub(crate) done: u64,
     pub(crate) counts: Counts,
-    /// The messages that rate and cost are given per.
-    pub(crate) messages: u64,
     pub(crate) latency: Option<Latency>,
     pub(crate) broker: Option<Cost>,
     pub(crate) own: Option<Share>,
+    /// Bytes of the bodies of what was done.
+    pub(crate) body_bytes: Option<u64>,
+    /// What stays in the broker, so that its growth is given per one.
+    pub(crate) staying: Option<u64>,
+    pub(crate) folder: Option<Folder>,
+    /// Bytes written to the disk of the data folder, by whomever.
+    pub(crate) device_written: Option<u64>,
 }
 
 /// In nanoseconds.
@@ -48,68 +54,164 @@ impl Latency {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
     pub(crate) cpu_seconds: f64,
-    pub(crate) resident_bytes: u64,
-    pub(crate) written_bytes: Option<u64>,
+    pub(crate) resident_before: u64,
+    pub(crate) resident_after: u64,
+    pub(crate) dirtied_bytes: Option<u64>,
+    pub(crate) passed_bytes: Option<u64>,
 }
 
 impl Cost {
     pub(crate) fn between(before: &Usage, after: &Usage) -> Self {
         Self {
             cpu_seconds: after.cpu_seconds - before.cpu_seconds,
-            resident_bytes: after.resident_bytes,
-            written_bytes: after
-                .written_bytes
-                .zip(before.written_bytes)
-                .map(|(after, before)| after.saturating_sub(before)),
+            resident_before: before.resident_bytes,
+            resident_after: after.resident_bytes,
+            dirtied_bytes: difference(after.dirtied_bytes, before.dirtied_bytes),
+            passed_bytes: difference(after.passed_bytes, before.passed_bytes),
         }
     }
+
+    /// Bytes; negative where the broker shrank.
+    fn growth(&self) -> f64 {
+        float(self.resident_after) - float(self.resident_before)
+    }
+}
+
+fn difference(after: Option<u64>, before: Option<u64>) -> Option<u64> {
+    Some(after?.saturating_sub(before?))
+}
+
+/// Sizes of the broker's data folder.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Folder {
+    pub(crate) end_bytes: u64,
+    pub(crate) peak_bytes: u64,
 }
 
 impl Row {
     fn per_second(&self) -> f64 {
-        ratio(float(self.messages), self.seconds)
+        ratio(float(self.done), self.seconds)
+    }
+
+    fn per_done(&self, whole: f64) -> Option<f64> {
+        (self.done > 0).then(|| whole / float(self.done))
     }
 
     fn cpu_per_million(&self) -> Option<f64> {
-        let cost = self.broker.filter(|_| self.messages > 0)?;
-        Some(cost.cpu_seconds * 1e6 / float(self.messages))
+        self.per_done(self.broker?.cpu_seconds * 1e6)
     }
 
-    fn written_per_message(&self) -> Option<f64> {
-        let cost = self.broker.filter(|_| self.messages > 0)?;
-        Some(float(cost.written_bytes?) / float(self.messages))
+    fn written_per_done(&self) -> Option<f64> {
+        self.per_done(float(self.device_written?))
+    }
+
+    fn written_per_body_byte(&self) -> Option<f64> {
+        let bodies = self.body_bytes.filter(|bytes| *bytes > 0)?;
+        Some(float(self.device_written?) / float(bodies))
+    }
+
+    fn growth_per_staying(&self) -> Option<f64> {
+        let staying = self.staying.filter(|count| *count > 0)?;
+        Some(self.broker?.growth() / float(staying))
+    }
+
+    fn own_micros_per_done(&self) -> Option<f64> {
+        self.per_done(self.own?.cpu_seconds * 1e6)
     }
 
     fn void(&self) -> Option<&'static str> {
         self.own.and_then(Share::void)
     }
+
+    fn cells(&self) -> [(&'static str, Option<String>); 20] {
+        let mib = |bytes: f64| format!("{:.1}", bytes / 1_048_576.0);
+        let micros = |nanos: u64| format!("{:.1}", float(nanos) / 1e3);
+        let two = |value: f64| format!("{value:.2}");
+        [
+            ("scenario", Some(self.scenario.clone())),
+            (
+                "load",
+                Some(self.setup.clone()).filter(|text| !text.is_empty()),
+            ),
+            (
+                "done",
+                Some(format!("{} {}", grouped(self.done), self.unit)),
+            ),
+            ("seconds", Some(format!("{:.2}", self.seconds))),
+            ("/s", Some(grouped_rate(self.per_second()))),
+            (
+                "s/M",
+                self.cpu_per_million().map(|value| format!("{value:.3}")),
+            ),
+            ("p50 µs", self.latency.map(|all| micros(all.p50))),
+            ("p99 µs", self.latency.map(|all| micros(all.p99))),
+            ("max µs", self.latency.map(|all| micros(all.max))),
+            (
+                "RSS MiB",
+                self.broker.map(|cost| mib(float(cost.resident_after))),
+            ),
+            ("grew MiB", self.broker.map(|cost| mib(cost.growth()))),
+            (
+                "KiB each",
+                self.growth_per_staying().map(|bytes| two(bytes / 1024.0)),
+            ),
+            ("B/B", self.written_per_body_byte().map(two)),
+            (
+                "B each",
+                self.written_per_done().map(|bytes| format!("{bytes:.0}")),
+            ),
+            (
+                "folder MiB",
+                self.folder.map(|folder| mib(float(folder.end_bytes))),
+            ),
+            (
+                "peak MiB",
+                self.folder.map(|folder| mib(float(folder.peak_bytes))),
+            ),
+            (
+                "own CPU %",
+                self.own.map(|own| format!("{:.0}", own.cpu * 100.0)),
+            ),
+            ("own µs", self.own_micros_per_done().map(two)),
+            (
+                "no core %",
+                self.own.map(|own| format!("{:.0}", own.waited * 100.0)),
+            ),
+            ("void", self.void().map(str::to_owned)),
+        ]
+    }
 }
 
-/// One line per row under one line of titles, columns aligned.
+/// One line per row under one line of titles, columns aligned; a column nobody fills is left out.
 pub(crate) fn table(rows: &[Row]) -> String {
-    let titles = [
-        "scenario",
-        "size",
-        "pub+con",
-        "queues",
-        "window",
-        "prefetch",
-        "messages",
-        "msg/s",
-        "s/M",
-        "p50 µs",
-        "p99 µs",
-        "max µs",
-        "RSS MiB",
-        "written B/msg",
-        "own CPU %",
-        "no core %",
-        "void",
-    ];
-    let mut lines = vec![titles.map(str::to_owned).to_vec()];
-    lines.extend(rows.iter().map(cells));
-    let mut widths = vec![0; titles.len()];
-    for line in &lines {
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    let all: Vec<_> = rows.iter().map(Row::cells).collect();
+    let used = |column: usize| {
+        all.iter()
+            .any(|cells| cells.get(column).is_some_and(|(_, cell)| cell.is_some()))
+    };
+    let titles = all.first().into_iter().flatten().enumerate();
+    lines.push(
+        titles
+            .filter(|(column, _)| used(*column))
+            .map(|(_, (title, _))| (*title).to_owned())
+            .collect(),
+    );
+    for cells in &all {
+        let cells = cells.iter().enumerate();
+        lines.push(
+            cells
+                .filter(|(column, _)| used(*column))
+                .map(|(_, (_, cell))| cell.clone().unwrap_or_else(|| "-".to_owned()))
+                .collect(),
+        );
+    }
+    aligned(&lines)
+}
+
+fn aligned(lines: &[Vec<String>]) -> String {
+    let mut widths = vec![0; lines.first().map_or(0, Vec::len)];
+    for line in lines {
         for (width, cell) in widths.iter_mut().zip(line) {
             *width = cell.chars().count().max(*width);
         }
@@ -121,7 +223,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
             .zip(&widths)
             .enumerate()
             .map(|(column, (cell, &width))| {
-                if column == 0 {
+                if column < 2 {
                     format!("{cell:<width$}")
                 } else {
                     format!("{cell:>width$}")
@@ -134,131 +236,69 @@ pub(crate) fn table(rows: &[Row]) -> String {
     text
 }
 
-fn cells(row: &Row) -> Vec<String> {
-    let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
-    let optional = |value: Option<u64>| or_dash(value.map(|value| value.to_string()));
-    let decimal = |value: Option<f64>| or_dash(value.map(|value| format!("{value:.3}")));
-    let micros = |pick: fn(&Latency) -> u64| {
-        or_dash(
-            row.latency
-                .as_ref()
-                .map(|all| format!("{:.1}", float(pick(all)) / 1e3)),
-        )
+/// Digits in groups of three.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn grouped_rate(rate: f64) -> String {
+    if rate < 100.0 {
+        return format!("{rate:.1}");
+    }
+    let whole = format!("{rate:.0}");
+    whole.parse().map_or(whole, grouped)
+}
+
+/// A rate in three digits: `950`, `1.20 k`, `34.5 k`, `1.20 M`.
+pub(crate) fn human(rate: f64) -> String {
+    let (value, unit) = if rate >= 1e6 {
+        (rate / 1e6, " M")
+    } else if rate >= 1e3 {
+        (rate / 1e3, " k")
+    } else {
+        return format!("{rate:.0}");
     };
-    let percent = |pick: fn(&Share) -> f64| {
-        or_dash(
-            row.own
-                .as_ref()
-                .map(|own| format!("{:.0}", pick(own) * 100.0)),
-        )
+    let digits = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
     };
-    let resident = row
-        .broker
-        .map(|cost| float(cost.resident_bytes) / 1_048_576.0);
-    vec![
-        row.scenario.clone(),
-        row.body_bytes.to_string(),
-        format!("{}+{}", row.publishers, row.consumers),
-        row.queues.to_string(),
-        optional(row.window),
-        optional(row.prefetch),
-        row.messages.to_string(),
-        format!("{:.0}", row.per_second()),
-        decimal(row.cpu_per_million()),
-        micros(|all| all.p50),
-        micros(|all| all.p99),
-        micros(|all| all.max),
-        or_dash(resident.map(|value| format!("{value:.1}"))),
-        or_dash(row.written_per_message().map(|value| format!("{value:.0}"))),
-        percent(|own| own.cpu),
-        percent(|own| own.waited),
-        row.void().unwrap_or("").to_owned(),
-    ]
-}
-
-/// An array with an object per row; what was not measured is `null`.
-pub(crate) fn json(rows: &[Row]) -> String {
-    let objects: Vec<String> = rows.iter().map(object).collect();
-    format!("[{}]\n", objects.join(",\n "))
-}
-
-fn object(row: &Row) -> String {
-    let mut fields = Fields(String::from("{"));
-    fields.text("scenario", Some(&row.scenario));
-    fields.integer("body_bytes", Some(row.body_bytes));
-    fields.integer("publishers", Some(row.publishers));
-    fields.integer("consumers", Some(row.consumers));
-    fields.integer("queues", Some(row.queues));
-    fields.integer("window", row.window);
-    fields.integer("prefetch", row.prefetch);
-    fields.integer("rate", row.rate);
-    fields.decimal("seconds", Some(row.seconds));
-    fields.integer("published", Some(row.counts.published));
-    fields.integer("delivered", Some(row.counts.delivered));
-    fields.integer("confirmed", Some(row.counts.confirmed));
-    fields.integer("nacked", Some(row.counts.nacked));
-    fields.integer("messages", Some(row.messages));
-    fields.decimal("messages_per_second", Some(row.per_second()));
-    fields.decimal("broker_cpu_seconds_per_million", row.cpu_per_million());
-    fields.integer(
-        "broker_resident_bytes",
-        row.broker.map(|cost| cost.resident_bytes),
-    );
-    fields.decimal(
-        "broker_written_bytes_per_message",
-        row.written_per_message(),
-    );
-    fields.integer("latency_p50_ns", row.latency.map(|all| all.p50));
-    fields.integer("latency_p99_ns", row.latency.map(|all| all.p99));
-    fields.integer("latency_max_ns", row.latency.map(|all| all.max));
-    fields.decimal("own_cpu_share", row.own.map(|own| own.cpu));
-    fields.decimal("own_waited_share", row.own.map(|own| own.waited));
-    fields.text("void", row.void());
-    fields.0.push('}');
-    fields.0
-}
-
-/// An object under construction. Every text written here is plain ASCII of our own.
-struct Fields(String);
-
-impl Fields {
-    fn value(&mut self, name: &str, value: Option<&str>) {
-        let comma = if self.0.len() > 1 { "," } else { "" };
-        let value = value.unwrap_or("null");
-        let _infallible = write!(self.0, "{comma}\"{name}\":{value}");
-    }
-
-    fn text(&mut self, name: &str, value: Option<&str>) {
-        self.value(name, value.map(|text| format!("\"{text}\"")).as_deref());
-    }
-
-    fn integer(&mut self, name: &str, value: Option<u64>) {
-        self.value(name, value.map(|number| number.to_string()).as_deref());
-    }
-
-    fn decimal(&mut self, name: &str, value: Option<f64>) {
-        let text = value
-            .filter(|number| number.is_finite())
-            .map(|number| format!("{number:.6}"));
-        self.value(name, text.as_deref());
-    }
+    format!("{value:.digits$}{unit}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row() -> Row {
+    pub(super) fn row() -> Row {
         Row {
             scenario: "transient".to_owned(),
+            setup: "100 B".to_owned(),
             seconds: 2.0,
-            messages: 1_000_000,
+            unit: "messages",
+            done: 1_000_000,
+            body_bytes: Some(100_000_000),
+            staying: Some(1024),
             broker: Some(Cost {
                 cpu_seconds: 0.5,
-                resident_bytes: 1 << 20,
-                written_bytes: None,
+                resident_before: 1 << 20,
+                resident_after: 3 << 20,
+                dirtied_bytes: None,
+                passed_bytes: None,
             }),
+            device_written: Some(250_000_000),
             own: Some(Share {
+                cpu_seconds: 1.9,
                 cpu: 0.95,
                 waited: 0.0,
             }),
@@ -267,33 +307,61 @@ mod tests {
     }
 
     #[test]
-    fn rates_and_costs_are_per_message_and_void_rows_say_so() {
-        let text = table(&[row()]);
-        for expected in ["500000", "0.500", "1.0", "generator saturated"] {
-            assert!(text.contains(expected), "{expected} in {text}");
-        }
-        let text = json(&[row(), Row::default()]);
-        assert!(text.contains("\"broker_cpu_seconds_per_million\":0.500000"));
-        assert!(text.contains("\"broker_written_bytes_per_message\":null"));
-        assert!(text.contains("\"void\":\"generator saturated\"}"));
-        assert!(text.contains("\"void\":null}]"));
+    fn rates_and_costs_are_per_one_done() {
+        let row = row();
+        assert_eq!(grouped_rate(row.per_second()), "500,000");
+        assert_eq!(row.cpu_per_million(), Some(0.5));
+        assert_eq!(row.written_per_body_byte(), Some(2.5));
+        assert_eq!(row.written_per_done(), Some(250.0));
+        assert_eq!(row.growth_per_staying(), Some(2048.0));
+        assert_eq!(row.own_micros_per_done(), Some(1.9));
+        let nothing = Row::default();
+        assert_eq!(
+            (nothing.per_second(), nothing.cpu_per_million()),
+            (0.0, None)
+        );
     }
 
     #[test]
-    fn columns_line_up() {
+    fn columns_line_up_and_empty_ones_are_left_out() {
         let text = table(&[
             row(),
             Row {
                 scenario: "confirm-one".to_owned(),
+                latency: None,
                 ..row()
             },
         ]);
-        let ends: Vec<usize> = text
-            .lines()
-            .map(|line| line.find("transient").unwrap_or(0))
-            .collect();
-        assert_eq!(ends, [0, 0, 0]);
+        for expected in [
+            "1,000,000 messages",
+            "500,000",
+            "0.500",
+            "2.50",
+            "saturated",
+        ] {
+            assert!(text.contains(expected), "{expected} in {text}");
+        }
+        assert!(!text.contains("p50") && !text.contains("folder"));
         let lengths: Vec<usize> = text.lines().skip(1).map(str::len).collect();
         assert_eq!(lengths[0], lengths[1]);
+        let at = |line: &str| line.find("100 B").unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(at(lines[1]), at(lines[2]));
+    }
+
+    #[test]
+    fn numbers_are_short_enough_to_read() {
+        for (rate, text) in [
+            (950.4, "950"),
+            (1200.0, "1.20 k"),
+            (34_512.0, "34.5 k"),
+            (1.2e6, "1.20 M"),
+        ] {
+            assert_eq!(human(rate), text);
+        }
+        assert_eq!(
+            (grouped(0), grouped(999), grouped(1_000_000)),
+            ("0".into(), "999".into(), "1,000,000".into())
+        );
     }
 }

@@ -1,353 +1,215 @@
-//! The scenarios: what is declared, who publishes, who consumes, what is counted.
+//! Named loads: each is a kind of run and the options it stands for.
+//!
+//! A scenario holds nothing that a command line could not say: its words are parsed before the
+//! user's own, so that every one of them can be overridden.
 
-use crate::BenchError;
-use crate::connection::Connection;
-use crate::consumer::{Acks, Consumer};
-use crate::engine::{Counts, Engine, Until};
-use crate::numbers::{float, nanos};
-use crate::options::{Options, Scenario};
-use crate::process::{Own, Usage};
-use crate::publisher::{Limits, Publisher};
-use crate::report::{Cost, Latency, Row};
-use crate::wire::{self, Publish, id};
-use std::hash::{BuildHasher, RandomState};
-use std::time::Instant;
-
-/// Runs the scenario and deletes what it declared, whether it went well or not.
-pub(crate) fn measure(options: &Options) -> Result<Vec<Row>, BenchError> {
-    let topology = Topology::declare(options)?;
-    let rows = match options.scenario {
-        Scenario::Drain => drain(options, &topology),
-        Scenario::Transient
-        | Scenario::ManualAck
-        | Scenario::Confirm
-        | Scenario::ConfirmOne
-        | Scenario::Fanout
-        | Scenario::Latency
-        | Scenario::Disk => steady(options, &topology).map(|row| vec![row]),
-    };
-    let deleted = topology.delete(options);
-    let rows = rows?;
-    deleted?;
-    Ok(rows)
+/// What is done in a run, in outline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Messages flow for a time, or until so many went through.
+    Flow,
+    /// Messages are stored first; then something is done with them.
+    Backlog(Then),
+    /// Connections with a channel each that do nothing.
+    IdleConnections,
+    /// Queues, exchanges and bindings are declared, pipelined.
+    Declare(Declared),
+    /// Something is opened and closed, or declared and deleted, over and over.
+    Churn(Churned),
 }
 
-/// What a scenario comes down to.
-struct Plan {
-    persistent: bool,
-    stamped: bool,
-    limits: Limits,
-    acks: Acks,
-    /// What rate and cost are given per.
-    unit: Unit,
+/// What happens to a stored backlog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    Delete,
+    Drain,
+    Purge,
 }
 
-/// The messages that rate and cost are given per.
-#[derive(Debug, Clone, Copy)]
-enum Unit {
-    Delivered,
-    Confirmed,
-    /// Confirmed or refused.
-    Settled,
-    /// Published and delivered from each of so many queues: what still lies there did not cost
-    /// its whole price yet.
-    Fanned(u64),
+/// What a declaring run counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Declared {
+    Queues,
+    Bindings,
 }
 
-impl Unit {
-    fn count(self, counts: &Counts) -> u64 {
+/// What comes and goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Churned {
+    Connections,
+    Channels,
+    Queues,
+    Bindings,
+}
+
+impl Churned {
+    /// In the plural, for tables.
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Delivered => counts.delivered,
-            Self::Confirmed => counts.confirmed,
-            Self::Settled => counts.confirmed + counts.nacked,
-            Self::Fanned(queues) => counts.delivered / queues,
+            Self::Connections => "connections",
+            Self::Channels => "channels",
+            Self::Queues => "queues",
+            Self::Bindings => "bindings",
         }
     }
 }
 
-impl Plan {
-    fn of(options: &Options) -> Self {
-        let scenario = options.scenario;
-        let window = match scenario {
-            Scenario::Confirm | Scenario::Drain => Some(options.window),
-            Scenario::ConfirmOne => Some(1),
-            Scenario::Transient
-            | Scenario::ManualAck
-            | Scenario::Fanout
-            | Scenario::Latency
-            | Scenario::Disk => None,
-        };
-        let manual = matches!(scenario, Scenario::ManualAck | Scenario::Drain);
-        let acks = if manual && options.prefetch_count > 0 {
-            Acks::Every(options.ack_batch)
-        } else {
-            Acks::Auto
-        };
-        let unit = match scenario {
-            Scenario::Confirm | Scenario::ConfirmOne => Unit::Confirmed,
-            Scenario::Fanout => Unit::Fanned(options.queue_count),
-            Scenario::Transient
-            | Scenario::ManualAck
-            | Scenario::Latency
-            | Scenario::Drain
-            | Scenario::Disk => Unit::Delivered,
-        };
-        // Rounded up, so that a rate below the number of publishers is still a rate.
-        let rate = options
-            .rate
-            .map(|rate| rate.div_ceil(options.connection_count));
+/// A name for a kind of run with its options.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// Options as a user would write them.
+    pub(crate) words: &'static str,
+    /// One line for `--help`.
+    pub(crate) summary: &'static str,
+}
+
+impl Scenario {
+    /// What runs where none is named.
+    pub(crate) const FREE: Self = Self {
+        name: "load",
+        kind: Kind::Flow,
+        words: "",
+        summary: "",
+    };
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|scenario| scenario.name == name)
+    }
+
+    const fn flow(name: &'static str, words: &'static str, summary: &'static str) -> Self {
         Self {
-            persistent: window.is_some(),
-            stamped: scenario == Scenario::Latency,
-            limits: Limits {
-                window,
-                rate,
-                messages: None,
-            },
-            acks,
-            unit,
-        }
-    }
-}
-
-/// Warm-up, then the measured time.
-fn steady(options: &Options, topology: &Topology) -> Result<Row, BenchError> {
-    let plan = Plan::of(options);
-    let consumes = options.consumer_count > 0;
-    let deliveries_per_publish = if consumes { topology.queue_count() } else { 0 };
-    let mut engine = Engine::new(
-        options.scenario.name().to_owned(),
-        deliveries_per_publish,
-        options.backlog_max,
-    );
-    for index in 0..topology.consumer_count(options) {
-        add_consumer(&mut engine, options, &plan, topology.queue(index))?;
-    }
-    for _ in 0..options.connection_count {
-        add_publisher(&mut engine, options, &plan, topology)?;
-    }
-    engine.start_clock();
-    engine.run(Until::Elapsed(options.warmup))?;
-    let row = phase(
-        &mut engine,
-        options,
-        &plan,
-        "",
-        Until::Elapsed(options.measured),
-    )?;
-    engine.close();
-    Ok(row)
-}
-
-/// A backlog of persistent messages is confirmed first, then consumed.
-fn drain(options: &Options, topology: &Topology) -> Result<Vec<Row>, BenchError> {
-    let mut plan = Plan::of(options);
-    let per_publisher = options.message_count.div_ceil(options.connection_count);
-    let messages = per_publisher * options.connection_count;
-    let mut preload = Engine::new("drain-preload".to_owned(), 0, options.backlog_max);
-    plan.limits.messages = Some(per_publisher);
-    for _ in 0..options.connection_count {
-        add_publisher(&mut preload, options, &plan, topology)?;
-    }
-    preload.start_clock();
-    let loading = Plan {
-        unit: Unit::Settled,
-        ..Plan::of(options)
-    };
-    let first = phase(
-        &mut preload,
-        options,
-        &loading,
-        "-preload",
-        Until::Settled(messages),
-    )?;
-    preload.close();
-
-    let mut engine = Engine::new("drain".to_owned(), 0, options.backlog_max);
-    for _ in 0..options.consumer_count {
-        add_consumer(&mut engine, options, &plan, topology.queue(0))?;
-    }
-    let queued = first.counts.confirmed;
-    let second = phase(&mut engine, options, &plan, "", Until::Delivered(queued))?;
-    engine.close();
-    Ok(vec![first, second])
-}
-
-/// Measures one phase of a run.
-fn phase(
-    engine: &mut Engine,
-    options: &Options,
-    plan: &Plan,
-    suffix: &str,
-    until: Until,
-) -> Result<Row, BenchError> {
-    engine.tally.latency.clear();
-    let usage = || options.pid.map(Usage::of).transpose();
-    let counts_before = engine.tally.counts();
-    let (before, own_before, start) = (usage()?, Own::now(), Instant::now());
-    engine.run(until)?;
-    let seconds = float(nanos(start.elapsed())) / 1e9;
-    let (own, after) = (Own::now().since(&own_before), usage()?);
-    let counts = engine.tally.counts().since(counts_before);
-    let (publishers, consumers) = engine.connections();
-    Ok(Row {
-        scenario: format!("{}{suffix}", options.scenario.name()),
-        body_bytes: crate::numbers::count(options.body_bytes),
-        publishers,
-        consumers,
-        queues: if options.scenario == Scenario::Fanout {
-            options.queue_count
-        } else {
-            1
-        },
-        window: plan.limits.window.filter(|_| publishers > 0),
-        prefetch: (consumers > 0 && plan.acks != Acks::Auto)
-            .then_some(u64::from(options.prefetch_count)),
-        rate: options.rate,
-        seconds,
-        counts,
-        messages: plan.unit.count(&counts),
-        latency: Latency::of(&engine.tally.latency),
-        broker: before
-            .zip(after)
-            .map(|(before, after)| Cost::between(&before, &after)),
-        own: Some(own),
-    })
-}
-
-fn add_publisher(
-    engine: &mut Engine,
-    options: &Options,
-    plan: &Plan,
-    topology: &Topology,
-) -> Result<(), BenchError> {
-    let mut connection = Connection::open(&options.target)?;
-    let publish = Publish {
-        exchange: topology.exchange.as_deref().unwrap_or(""),
-        routing_key: topology.queue(0),
-        persistent: plan.persistent,
-        body_bytes: options.body_bytes,
-        frame_bytes_max: connection.frame_bytes_max(),
-    };
-    let publisher = Publisher::attach(&mut connection, publish, plan.limits, plan.stamped)?;
-    engine.add_publisher(connection, publisher)
-}
-
-fn add_consumer(
-    engine: &mut Engine,
-    options: &Options,
-    plan: &Plan,
-    queue: &str,
-) -> Result<(), BenchError> {
-    let mut connection = Connection::open(&options.target)?;
-    let prefetch = if plan.acks == Acks::Auto {
-        0
-    } else {
-        options.prefetch_count
-    };
-    let consumer = Consumer::attach(&mut connection, queue, prefetch, plan.acks, plan.stamped);
-    engine.add_consumer(connection, consumer)
-}
-
-/// What was declared for the run.
-struct Topology {
-    queues: Vec<String>,
-    exchange: Option<String>,
-}
-
-impl Topology {
-    fn declare(options: &Options) -> Result<Self, BenchError> {
-        let suffix = RandomState::new().hash_one(std::process::id());
-        let name = |part: &str| format!("bench.{suffix:016x}.{part}");
-        let fanout = options.scenario == Scenario::Fanout;
-        let queue_count = if fanout { options.queue_count } else { 1 };
-        let topology = Self {
-            queues: (0..queue_count)
-                .map(|index| name(&index.to_string()))
-                .collect(),
-            exchange: fanout.then(|| name("x")),
-        };
-        let mut connection = Connection::open(&options.target)?;
-        if let Err(error) = topology.declare_on(&mut connection, options) {
-            // What came into being before the refusal goes again; the refusal is what is told.
-            drop(topology.delete(options));
-            return Err(error);
-        }
-        connection.close(&[]);
-        Ok(topology)
-    }
-
-    fn declare_on(&self, connection: &mut Connection, options: &Options) -> Result<(), BenchError> {
-        if let Some(exchange) = &self.exchange {
-            connection.call(id::EXCHANGE_DECLARE, id::EXCHANGE_DECLARE_OK, |out| {
-                out.extend_from_slice(&[0, 0]);
-                wire::put_short(out, exchange);
-                wire::put_short(out, "fanout");
-                out.push(0b10);
-                out.extend_from_slice(&[0; 4]);
-            })?;
-        }
-        for queue in &self.queues {
-            connection.call(id::QUEUE_DECLARE, id::QUEUE_DECLARE_OK, |out| {
-                out.extend_from_slice(&[0, 0]);
-                wire::put_short(out, queue);
-                out.push(0b10);
-                wire::put_long(out, |arguments| {
-                    if let Some(kind) = &options.queue_type {
-                        wire::put_short(arguments, "x-queue-type");
-                        arguments.push(b'S');
-                        wire::put_long(arguments, |text| text.extend_from_slice(kind.as_bytes()));
-                    }
-                });
-            })?;
-            if let Some(exchange) = &self.exchange {
-                connection.call(id::QUEUE_BIND, id::QUEUE_BIND_OK, |out| {
-                    out.extend_from_slice(&[0, 0]);
-                    wire::put_short(out, queue);
-                    wire::put_short(out, exchange);
-                    wire::put_short(out, "");
-                    out.extend_from_slice(&[0; 5]);
-                })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn delete(&self, options: &Options) -> Result<(), BenchError> {
-        let mut connection = Connection::open(&options.target)?;
-        for queue in &self.queues {
-            connection.call(id::QUEUE_DELETE, id::QUEUE_DELETE_OK, |out| {
-                out.extend_from_slice(&[0, 0]);
-                wire::put_short(out, queue);
-                out.push(0);
-            })?;
-        }
-        if let Some(exchange) = &self.exchange {
-            connection.call(id::EXCHANGE_DELETE, id::EXCHANGE_DELETE_OK, |out| {
-                out.extend_from_slice(&[0, 0]);
-                wire::put_short(out, exchange);
-                out.push(0);
-            })?;
-        }
-        connection.close(&[]);
-        Ok(())
-    }
-
-    fn queue_count(&self) -> u64 {
-        crate::numbers::count(self.queues.len())
-    }
-
-    /// A fanout has a consumer per queue; else they share the one queue.
-    fn consumer_count(&self, options: &Options) -> u64 {
-        if self.exchange.is_some() {
-            self.queue_count()
-        } else {
-            options.consumer_count
+            name,
+            kind: Kind::Flow,
+            words,
+            summary,
         }
     }
 
-    fn queue(&self, index: u64) -> &str {
-        let index = crate::numbers::length(index) % self.queues.len().max(1);
-        self.queues.get(index).map_or("", String::as_str)
+    const fn other(
+        name: &'static str,
+        kind: Kind,
+        words: &'static str,
+        summary: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            kind,
+            words,
+            summary,
+        }
     }
+
+    pub(crate) const ALL: &'static [Self] = &[
+        Self::flow("transient", "", "publish and consume, auto-ack"),
+        Self::flow(
+            "manual-ack",
+            "--ack-batch 1 --prefetch 200",
+            "the same, each message acknowledged by the consumer",
+        ),
+        Self::flow(
+            "confirm",
+            "--persistent --confirm 1000 --consumers 0",
+            "persistent messages, 1000 on their way to be confirmed",
+        ),
+        Self::flow(
+            "confirm-one",
+            "--persistent --confirm 1 --consumers 0",
+            "one at a time: publish, wait for the confirm",
+        ),
+        Self::flow(
+            "spread",
+            "--persistent --confirm 1000 --consumers 0 --queues 100",
+            "confirm, over many queues in turn",
+        ),
+        Self::flow(
+            "latency",
+            "--rate 1000 --stamp",
+            "from publish to delivery at a calm rate",
+        ),
+        Self::flow(
+            "confirm-latency",
+            "--rate 1000 --persistent --confirm 1000 --exchange fanout --queues 6 --consumers 0",
+            "from publish to confirm at a calm rate, each message to several queues",
+        ),
+        Self::flow(
+            "fanout",
+            "--exchange fanout --queues 10",
+            "each message to ten queues with a consumer each",
+        ),
+        Self::flow(
+            "topic",
+            "--exchange topic --bindings 10000",
+            "10,000 bindings of mixed patterns, one of which matches",
+        ),
+        Self::flow(
+            "headers",
+            "--exchange headers --bindings 1000",
+            "1,000 bindings of mixed headers, one of which matches",
+        ),
+        Self::other(
+            "backlog",
+            Kind::Backlog(Then::Delete),
+            "--persistent --confirm 1000 --messages 1000000",
+            "store a million messages and weigh the broker",
+        ),
+        Self::other(
+            "drain",
+            Kind::Backlog(Then::Drain),
+            "--persistent --confirm 1000 --messages 1000000 --ack-batch 1 --prefetch 200",
+            "store a million, then consume them",
+        ),
+        Self::other(
+            "purge",
+            Kind::Backlog(Then::Purge),
+            "--persistent --confirm 1000 --messages 1000000",
+            "store a million, then purge the queue",
+        ),
+        Self::other(
+            "idle-connections",
+            Kind::IdleConnections,
+            "--connections 1000",
+            "connections with one channel each, weighed",
+        ),
+        Self::other(
+            "idle-queues",
+            Kind::Declare(Declared::Queues),
+            "--queues 10000",
+            "durable queues, declared pipelined and weighed; --exchange direct binds each",
+        ),
+        Self::other(
+            "bindings",
+            Kind::Declare(Declared::Bindings),
+            "--exchange topic --bindings 10000",
+            "bindings of mixed patterns, declared pipelined",
+        ),
+        Self::other(
+            "churn-connections",
+            Kind::Churn(Churned::Connections),
+            "",
+            "open a connection with a channel, close it, again",
+        ),
+        Self::other(
+            "churn-channels",
+            Kind::Churn(Churned::Channels),
+            "",
+            "open a channel, close it, again",
+        ),
+        Self::other(
+            "churn-queues",
+            Kind::Churn(Churned::Queues),
+            "",
+            "declare a durable queue, delete it, again",
+        ),
+        Self::other(
+            "churn-bindings",
+            Kind::Churn(Churned::Bindings),
+            "--exchange topic",
+            "bind, unbind, again",
+        ),
+    ];
 }

@@ -8,10 +8,12 @@
 use crate::BenchError;
 
 pub(crate) const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
-pub(crate) const FRAME_OVERHEAD_BYTES: usize = 8;
+const FRAME_OVERHEAD_BYTES: usize = 8;
 
+const FRAME_HEAD_BYTES: usize = 7;
 const FRAME_END: u8 = 0xCE;
 const CLASS_BASIC: u16 = 60;
+const FLAG_HEADERS: u16 = 1 << 13;
 const FLAG_DELIVERY_MODE: u16 = 1 << 12;
 
 /// `(class, method)` of the methods this program speaks.
@@ -28,6 +30,7 @@ pub(crate) mod id {
     pub(crate) const CHANNEL_OPEN: Method = (20, 10);
     pub(crate) const CHANNEL_OPEN_OK: Method = (20, 11);
     pub(crate) const CHANNEL_CLOSE: Method = (20, 40);
+    pub(crate) const CHANNEL_CLOSE_OK: Method = (20, 41);
     pub(crate) const EXCHANGE_DECLARE: Method = (40, 10);
     pub(crate) const EXCHANGE_DECLARE_OK: Method = (40, 11);
     pub(crate) const EXCHANGE_DELETE: Method = (40, 20);
@@ -36,6 +39,10 @@ pub(crate) mod id {
     pub(crate) const QUEUE_DECLARE_OK: Method = (50, 11);
     pub(crate) const QUEUE_BIND: Method = (50, 20);
     pub(crate) const QUEUE_BIND_OK: Method = (50, 21);
+    pub(crate) const QUEUE_UNBIND: Method = (50, 50);
+    pub(crate) const QUEUE_UNBIND_OK: Method = (50, 51);
+    pub(crate) const QUEUE_PURGE: Method = (50, 30);
+    pub(crate) const QUEUE_PURGE_OK: Method = (50, 31);
     pub(crate) const QUEUE_DELETE: Method = (50, 40);
     pub(crate) const QUEUE_DELETE_OK: Method = (50, 41);
     pub(crate) const BASIC_QOS: Method = (60, 10);
@@ -64,25 +71,25 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame<'a> {
     pub(crate) kind: Kind,
+    pub(crate) channel: u16,
     pub(crate) payload: &'a [u8],
 }
 
 /// Takes the first frame off `bytes`, or `None` where it is not all there yet.
 #[inline]
 pub(crate) fn split_frame<'a>(bytes: &mut &'a [u8]) -> Result<Option<Frame<'a>>, BenchError> {
-    let Some((&[kind, _, _, s0, s1, s2, s3], rest)) = bytes.split_first_chunk::<7>() else {
+    let Some((&[kind, c0, c1, s0, s1, s2, s3], rest)) =
+        bytes.split_first_chunk::<FRAME_HEAD_BYTES>()
+    else {
         return Ok(None);
     };
     let size = usize::try_from(u32::from_be_bytes([s0, s1, s2, s3])).unwrap_or(usize::MAX);
-    let Some((payload, rest)) = rest.split_at_checked(size) else {
+    let Some((frame, rest)) = rest.split_at_checked(size.saturating_add(1)) else {
         return Ok(None);
     };
-    let Some((&end, rest)) = rest.split_first() else {
-        return Ok(None);
-    };
-    if end != FRAME_END {
+    let Some((&FRAME_END, payload)) = frame.split_last() else {
         return Err(BenchError::Malformed("a frame without its end octet"));
-    }
+    };
     let kind = match kind {
         1 => Kind::Method,
         2 => Kind::Header,
@@ -91,7 +98,12 @@ pub(crate) fn split_frame<'a>(bytes: &mut &'a [u8]) -> Result<Option<Frame<'a>>,
         _ => return Err(BenchError::Malformed("a frame of unknown type")),
     };
     *bytes = rest;
-    Ok(Some(Frame { kind, payload }))
+    let channel = u16::from_be_bytes([c0, c1]);
+    Ok(Some(Frame {
+        kind,
+        channel,
+        payload,
+    }))
 }
 
 /// Fields of a payload in order; each read yields `None` past the end.
@@ -179,39 +191,85 @@ pub(crate) fn put_method(
     });
 }
 
+/// Appends one `basic.ack`, as many of which leave as there are deliveries.
+#[inline]
+pub(crate) fn put_ack(out: &mut Vec<u8>, channel: u16, delivery_tag: u64, multiple: bool) {
+    let [c0, c1] = channel.to_be_bytes();
+    let [t0, t1, t2, t3, t4, t5, t6, t7] = delivery_tag.to_be_bytes();
+    let multiple = u8::from(multiple);
+    out.extend_from_slice(&[
+        1, c0, c1, 0, 0, 0, 13, 0, 60, 0, 80, t0, t1, t2, t3, t4, t5, t6, t7, multiple, FRAME_END,
+    ]);
+}
+
+/// Appends an entry of a table whose value is a long string.
+pub(crate) fn put_text_entry(table: &mut Vec<u8>, key: &str, value: &str) {
+    put_short(table, key);
+    table.push(b'S');
+    put_long(table, |text| text.extend_from_slice(value.as_bytes()));
+}
+
 /// One message as it is published over and over.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Publish<'a> {
+    pub(crate) channel: u16,
     pub(crate) exchange: &'a str,
     pub(crate) routing_key: &'a str,
+    /// The `headers` property; left out where there are none.
+    pub(crate) headers: &'a [(&'static str, String)],
     pub(crate) persistent: bool,
     pub(crate) body_bytes: usize,
     pub(crate) frame_bytes_max: usize,
 }
 
 impl Publish<'_> {
-    /// Appends `basic.publish` with header and body frames on channel 1.
+    /// Appends `basic.publish` with header and body frames.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        put_method(out, 1, id::BASIC_PUBLISH, |out| {
+        put_method(out, self.channel, id::BASIC_PUBLISH, |out| {
             out.extend_from_slice(&[0, 0]);
             put_short(out, self.exchange);
             put_short(out, self.routing_key);
             out.push(0);
         });
-        put_frame(out, 2, 1, |out| {
+        put_frame(out, 2, self.channel, |out| {
             out.extend_from_slice(&CLASS_BASIC.to_be_bytes());
             out.extend_from_slice(&[0, 0]);
             out.extend_from_slice(&crate::numbers::count(self.body_bytes).to_be_bytes());
-            out.extend_from_slice(&FLAG_DELIVERY_MODE.to_be_bytes());
+            let headers = if self.headers.is_empty() {
+                0
+            } else {
+                FLAG_HEADERS
+            };
+            out.extend_from_slice(&(headers | FLAG_DELIVERY_MODE).to_be_bytes());
+            if headers != 0 {
+                put_long(out, |table| {
+                    for (key, value) in self.headers {
+                        put_text_entry(table, key, value);
+                    }
+                });
+            }
             out.push(if self.persistent { 2 } else { 1 });
         });
         let mut left = self.body_bytes;
-        let most = self.frame_bytes_max - FRAME_OVERHEAD_BYTES;
         while left > 0 {
-            let part = left.min(most);
-            put_frame(out, 3, 1, |out| out.resize(out.len() + part, b'm'));
+            let part = left.min(self.body_bytes_per_frame());
+            put_frame(out, 3, self.channel, |out| {
+                out.resize(out.len() + part, b'm');
+            });
             left -= part;
         }
+    }
+
+    /// How many bytes from the end of the message its body begins; `None` where it has none.
+    pub(crate) fn body_from_end(&self) -> Option<usize> {
+        let frames = self.body_bytes.div_ceil(self.body_bytes_per_frame());
+        // Every frame adds its head and end, but the first head lies before the body.
+        (self.body_bytes > 0)
+            .then(|| self.body_bytes + FRAME_OVERHEAD_BYTES * frames - FRAME_HEAD_BYTES)
+    }
+
+    fn body_bytes_per_frame(&self) -> usize {
+        self.frame_bytes_max - FRAME_OVERHEAD_BYTES
     }
 }
 
@@ -220,8 +278,10 @@ mod tests {
     use super::*;
 
     const PUBLISH: Publish<'static> = Publish {
+        channel: 3,
         exchange: "x",
         routing_key: "key",
+        headers: &[],
         persistent: true,
         body_bytes: 10_000,
         frame_bytes_max: 4096,
@@ -250,6 +310,59 @@ mod tests {
         }
         assert_eq!(sizes, [4088, 4088, 1824]);
         assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn the_body_lies_where_it_is_said_to() {
+        for body_bytes in [1, 8, 4088, 4089, 10_000] {
+            let publish = Publish {
+                body_bytes,
+                ..PUBLISH
+            };
+            let mut bytes = Vec::new();
+            publish.put(&mut bytes);
+            let at = bytes.len() - publish.body_from_end().unwrap();
+            assert_eq!(bytes[at], b'm');
+            // The head of the first body frame ends right before it.
+            let size = u32::try_from(body_bytes.min(4088)).unwrap();
+            assert_eq!(bytes[at - 7..at - 4], [3, 0, 3]);
+            assert_eq!(bytes[at - 4..at], size.to_be_bytes());
+        }
+        let empty = Publish {
+            body_bytes: 0,
+            ..PUBLISH
+        };
+        assert_eq!(empty.body_from_end(), None);
+    }
+
+    #[test]
+    fn headers_come_before_the_delivery_mode() {
+        let headers = [("k", "v".to_owned())];
+        let publish = Publish {
+            headers: &headers,
+            ..PUBLISH
+        };
+        let mut bytes = Vec::new();
+        publish.put(&mut bytes);
+        let mut rest = bytes.as_slice();
+        split_frame(&mut rest).unwrap();
+        let header = split_frame(&mut rest).unwrap().unwrap();
+        let table = [0, 0, 0, 8, 1, b'k', b'S', 0, 0, 0, 1, b'v'];
+        assert_eq!(
+            header.payload[12..],
+            [&[0x30, 0], &table[..], &[2]].concat()
+        );
+    }
+
+    #[test]
+    fn an_ack_is_the_same_frame_as_one_written_field_by_field() {
+        let (mut short, mut long) = (Vec::new(), Vec::new());
+        put_ack(&mut short, 258, 1 << 40 | 7, true);
+        put_method(&mut long, 258, id::BASIC_ACK, |out| {
+            out.extend_from_slice(&(1u64 << 40 | 7).to_be_bytes());
+            out.push(1);
+        });
+        assert_eq!(short, long);
     }
 
     #[test]

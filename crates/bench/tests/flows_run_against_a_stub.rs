@@ -1,4 +1,4 @@
-//! Every scenario against a stub of a broker: one store for all queues, every message to every
+//! Flows and backlogs against a stub of a broker: one store for all queues, every message to every
 //! consumer. It refuses to go on where a frame is not what the standard asks for.
 
 #![expect(
@@ -170,7 +170,7 @@ impl Consumer {
 fn run(words: &str) -> (String, HashMap<(u8, u8), u64>) {
     let (port, stub) = start();
     let line = format!(
-        "--uri amqp://127.0.0.1:{port} --seconds 0.5 --warmup 0.05 --json --pid {} {words}",
+        "amqp --uri amqp://127.0.0.1:{port} --seconds 0.5 --warmup 0.05 --json --quiet --pid {} {words}",
         std::process::id(),
     );
     let text = menzil_bench::report(line.split_whitespace().map(str::to_owned)).unwrap();
@@ -191,11 +191,11 @@ const BASIC_ACK: (u8, u8) = (60, 80);
 #[test]
 fn deliveries_are_counted_and_every_queue_is_deleted() {
     for words in [
-        "--scenario transient --connections 2",
+        "--scenario transient --publishers 2",
         "--scenario fanout --queues 3",
     ] {
         let (text, methods) = run(words);
-        assert!(field(&text, "messages").unwrap() > 0.0, "{text}");
+        assert!(field(&text, "done").unwrap() > 0.0, "{text}");
         assert!(field(&text, "delivered").unwrap() > 0.0, "{text}");
         assert!(
             field(&text, "broker_resident_bytes").unwrap() > 0.0,
@@ -227,7 +227,7 @@ fn manual_acks_are_sent_one_by_one_or_in_batches() {
 #[test]
 fn confirms_are_counted_and_timed() {
     for words in [
-        "--scenario confirm --connections 3 --window 10",
+        "--scenario confirm --publishers 3 --confirm 10",
         "--scenario confirm-one",
     ] {
         let (text, _) = run(words);
@@ -247,7 +247,7 @@ fn a_rate_is_kept_and_deliveries_are_timed() {
 
 #[test]
 fn a_backlog_is_loaded_and_drained_to_the_last_message() {
-    for words in ["--connections 2", "--prefetch 0"] {
+    for words in ["--publishers 2", "--ack auto"] {
         let (text, _) = run(&format!("--scenario drain --messages 5000 {words}"));
         let (preload, drain) = text.split_once('\n').unwrap();
         assert_eq!(field(preload, "confirmed"), Some(5000.0), "{text}");
@@ -260,7 +260,11 @@ fn an_address_where_nobody_answers_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
-    let words = ["--uri".to_owned(), format!("amqp://{address}")];
+    let words = [
+        "amqp".to_owned(),
+        "--uri".to_owned(),
+        format!("amqp://{address}"),
+    ];
     let error = menzil_bench::report(words).unwrap_err();
     assert!(error.to_string().contains(&address), "{error}");
 }

@@ -1,0 +1,144 @@
+//! What `--help` prints.
+
+use crate::scenario::{Kind, Scenario};
+use std::fmt::Write as _;
+
+/// What `menzil bench --help` prints.
+pub const USAGE: &str = "\
+Load a broker and tell what it costs.
+
+  menzil bench amqp [options]    load any AMQP 0-9-1 broker; amqp --help lists how
+  menzil bench disk [options]    the machine's raw sync rate and bandwidth; disk --help
+
+A first look, with a broker on this machine:
+
+  menzil bench amqp
+  menzil bench amqp --scenario confirm --pid $(pidof menzil)
+";
+
+/// What `menzil bench disk --help` prints.
+pub(crate) const DISK: &str = "\
+What the disk gives: no durable confirm is faster than this.
+
+  menzil bench disk [options]
+
+  --dir DIR       a folder on the disk in question (.); needs room for 4 GiB
+  --seconds S     how long to measure each (3)
+  --json          JSON instead of a table
+  --quiet         no progress line
+
+It overwrites 4 KiB blocks of a 64 MiB file and appends blocks of 1 MiB, an fdatasync after each.
+";
+
+const HEAD: &str = "\
+Load any AMQP 0-9-1 broker and tell what it costs.
+
+  menzil bench amqp [--scenario NAME] [options]
+
+Without --scenario: one publisher and one consumer on one queue, 100-byte messages, as fast as it
+goes for three seconds. A scenario is a name for some options; your own words override them.
+";
+
+const OPTIONS: &str = "
+Where
+  --uri URI             amqp://guest:guest@127.0.0.1:5672/%2f
+
+Who
+  --publishers N        (1)
+  --consumers N         (one for each queue; a backlog: 1) share the queues
+  --connections N       all publishers and consumers on so many connections (one each)
+  --queues N            durable, taken in turn by the publishers (1)
+  --queue-type TYPE     x-queue-type: classic, quorum (none sent)
+  --exchange TYPE       default, direct: messages go to one queue after the other
+                        fanout, topic, headers: each message goes to all --queues
+  --matches N           the same as --queues, for topic and headers
+  --bindings N          topic, headers: bindings in all; those beyond --queues do not match
+  --dead-queues N       queues more that get a copy of each message and have no consumer (0)
+  --hold N              messages delivered in a queue of their own and never acknowledged (0)
+
+What
+  --size BYTES          of a body (100)
+  --persistent          messages that must survive; --transient is the opposite and the default
+  --confirm N           publisher confirms, at most N messages unconfirmed per publisher (0: none)
+  --ack auto|manual     (auto)
+  --ack-batch N         manual, one basic.ack for N deliveries (1)
+  --prefetch N          unacknowledged deliveries per consumer (manual: 200; 0: no limit)
+  --rate N              messages per second over all publishers (0: no limit)
+  --backlog N           published and not yet delivered before publishers pause (10000)
+  --stamp               latency from publish to delivery, from a time in the body
+  --check-order         sender and number in the body; the run fails if order is broken
+
+How long
+  --seconds S           measured time (3), after --warmup S (0.5)
+  --messages N          end after N messages instead, when all have arrived
+
+What is looked at
+  --pid PID             the broker's process: CPU and memory
+  --data-dir DIR        the broker's data folder: its size at the end and at its peak, and what was
+                        written to the disk it lies on, by whomever: see that all else is quiet
+  --json                JSON instead of a table
+  --quiet               no progress line
+
+What stays
+  --name NAME           first part of all names declared (bench.RANDOM)
+  --keep                delete nothing at the end
+  --existing            use what a run with --keep left: a drain preloads nothing then
+
+Columns
+  done, /s          messages, connections, queues … done in the measured time, and per second.
+                    A message counts when it is delivered (from all of a fan-out's queues); where
+                    nobody consumes, when it is confirmed; where nothing is confirmed, when sent
+  s/M               CPU seconds the broker used per million of these. It repeats where /s does not
+  p50, p99, max     µs from publish to confirm, or with --stamp to delivery
+  RSS               MiB of the broker's memory at the end, and by how much it grew
+  KiB each          growth per connection, queue or stored message
+  B/B               bytes written to disk per published byte of body (needs --data-dir)
+  B each            bytes written to disk per one done (needs --data-dir)
+  folder            MiB of the data folder at the end, and at its peak
+  own CPU           % of a core that this generator used, and µs of it per one done
+  void              not empty: the row tells more about this generator or a busy machine than about
+                    the broker. saturated: it used 90 % of a core; starved: it would have used it
+";
+
+/// What `menzil bench amqp --help` prints.
+pub(crate) fn amqp() -> String {
+    let mut text = HEAD.to_owned();
+    let mut section = "";
+    for scenario in Scenario::ALL {
+        let title = section_of(scenario.kind);
+        if title != section {
+            let _infallible = write!(text, "\n{title}\n");
+            section = title;
+        }
+        let _infallible = writeln!(text, "  {:<20}  {}", scenario.name, scenario.summary);
+        if !scenario.words.is_empty() {
+            let _infallible = writeln!(text, "  {:<20}  = {}", "", scenario.words);
+        }
+    }
+    text + OPTIONS
+}
+
+fn section_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Flow => "Scenarios: messages that flow",
+        Kind::Backlog(_) => "Scenarios: messages that lie",
+        Kind::IdleConnections | Kind::Declare(_) => "Scenarios: things that do nothing",
+        Kind::Churn(_) => "Scenarios: things that come and go",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_names_every_scenario_and_fits_a_terminal() {
+        let text = amqp();
+        for scenario in Scenario::ALL {
+            assert!(text.contains(&format!("\n  {} ", scenario.name)));
+        }
+        for line in text.lines().chain(USAGE.lines()).chain(DISK.lines()) {
+            assert!(line.chars().count() <= 110, "{line}");
+        }
+    }
+}

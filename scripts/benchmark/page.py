@@ -1,0 +1,298 @@
+"""docs/benchmarks.md: medians, what was asked of them, and ratios."""
+
+import statistics
+
+from . import charts
+from .cases import CASES, CLASSIC, MENZIL, QUORUM
+
+MIB = 1 << 20
+PEERS = (CLASSIC, QUORUM)
+
+
+class Figures:
+    """Medians by case, mode, peer and figure, derived ones included."""
+
+    def __init__(self, results):
+        self.results = results
+
+    def rows(self, key, mode, peer):
+        return self.results.get(key, {}).get(mode, {}).get(peer, [])
+
+    def median(self, key, mode, peer, figure):
+        derived = getattr(self, f"_{figure}", None)
+        if derived:
+            return derived(key, mode, peer)
+        values = [row[figure] for row in self.rows(key, mode, peer) if row.get(figure) is not None]
+        return statistics.median(values) if values else None
+
+    def void(self, key, mode, peer):
+        return sum(1 for row in self.rows(key, mode, peer) if row.get("void"))
+
+    def _per_row(self, key, mode, peer, of):
+        values = [of(row) for row in self.rows(key, mode, peer)]
+        values = [value for value in values if value is not None]
+        return statistics.median(values) if values else None
+
+    def _growth(self, key, mode, peer):
+        return self._per_row(key, mode, peer, lambda row: row["broker_resident_bytes"] - row["broker_resident_bytes_before"])
+
+    def _growth_per_million(self, key, mode, peer):
+        return self._per_row(key, mode, peer, lambda row: (row["broker_resident_bytes"] - row["broker_resident_bytes_before"]) / row["done"] * 1e6)
+
+    def _of_raw_sync(self, key, mode, peer):
+        return self._per_row(key, mode, peer, lambda row: row["per_second"] / row["raw_sync_per_second"] if "raw_sync_per_second" in row else None)
+
+    def _folder_segments(self, key, mode, peer):
+        return self._per_row(key, mode, peer, lambda row: row["folder_bytes"] / row["segment_bytes"] if "segment_bytes" in row else None)
+
+    def _folder_beyond_live(self, key, mode, peer):
+        return self._per_row(key, mode, peer, lambda row: (row["folder_bytes"] - 3 * row["live_bytes"]) / row["segment_bytes"])
+
+    def _p50_of_one_queue(self, key, mode, peer):
+        return self._ratio(key, "confirm-latency-1", mode, peer, "latency_p50_ns")
+
+    def _cpu_of_one_queue(self, key, mode, peer):
+        return self._ratio(key, "spread-1", mode, peer, "broker_cpu_seconds_per_million")
+
+    def _ratio(self, key, base, mode, peer, figure):
+        here, there = self.median(key, mode, peer, figure), self.median(base, mode, peer, figure)
+        return here / there if here is not None and there else None
+
+
+def number(value, digits):
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def scaled(scale, digits):
+    return lambda value: "–" if value is None else number(value * scale, digits)
+
+
+# figure -> title, how it is written, and whether less is better
+SHOWN = {
+    "broker_cpu_seconds_per_million": ("s/M", scaled(1, 2)),
+    "per_second": ("/s", scaled(1, 0)),
+    "latency_p50_ns": ("p50 µs", scaled(1e-3, 0)),
+    "latency_p99_ns": ("p99 µs", scaled(1e-3, 0)),
+    "of_raw_sync": ("of the raw sync rate", scaled(1, 2)),
+    "p50_of_one_queue": ("p50 against one queue", scaled(1, 2)),
+    "cpu_of_one_queue": ("s/M against one queue", scaled(1, 2)),
+    "growth": ("MiB", scaled(1 / MIB, 1)),
+    "growth_per_million": ("MiB per million", scaled(1 / MIB, 1)),
+    "broker_resident_bytes": ("MiB", scaled(1 / MIB, 1)),
+    "broker_growth_bytes_per_each": ("KiB", scaled(1 / 1024, 2)),
+    "ready_seconds": ("s", scaled(1, 2)),
+    "seconds": ("s", scaled(1, 3)),
+    "disk_written_bytes_per_published_byte": ("B/B", scaled(1, 2)),
+    "folder_segments": ("segments", scaled(1, 1)),
+    "folder_beyond_live": ("segments beyond 3 × live", scaled(1, 1)),
+}
+
+WANTED = {
+    "broker_cpu_seconds_per_million": "s/M {}",
+    "per_second": "{}/s",
+    "latency_p50_ns": "p50 {} µs",
+    "latency_p99_ns": "p99 {} µs",
+    "of_raw_sync": "{} × the raw sync rate",
+    "p50_of_one_queue": "p50 {} × that to one queue",
+    "cpu_of_one_queue": "s/M {} × that of one queue",
+    "growth": "{} MiB",
+    "broker_resident_bytes": "{} MiB",
+    "broker_growth_bytes_per_each": "{} KiB",
+    "ready_seconds": "{} s",
+    "seconds": "{} s",
+    "disk_written_bytes_per_published_byte": "{} B/B",
+    "folder_segments": "{} segments",
+    "folder_beyond_live": "3 × live {} segments",
+}
+
+LEAST_IS_BEST = {figure for figure in SHOWN if figure not in ("per_second", "of_raw_sync")}
+
+
+def page(data):
+    figures = Figures(data["results"])
+    drawn = charts.draw(figures)
+    parts = [head(data)]
+    for build in (throughput, latency, queues, weights, churn, lapin):
+        parts.append(build(figures, drawn))
+    parts.append(foot(data))
+    return "\n\n".join(part for part in parts if part) + "\n", drawn
+
+
+def head(data):
+    sync = [row["per_second"] for row in data["disk"]]
+    p50 = [row["latency_p50_ns"] for row in data["disk"]]
+    raw = f" Raw 4 KiB overwrite + fdatasync beside the runs: {statistics.median(sync):,.0f}/s, p50 {statistics.median(p50) / 1e3:,.0f} µs." if sync else ""
+    cut = "\n\n**Cut short**: the time was up before all cases were through." if data.get("cut_short") else ""
+    return f"""# Benchmarks
+
+Written by `make bench`: medians of {data['rounds']} interleaved rounds of {data['seconds']:g} s. {data['machine']}. Menzil {data['menzil']} and RabbitMQ {data['rabbitmq']} (Debian's package), both with their defaults and without plugins, but for the settings named in a row.{raw}{cut}
+
+**How durable each was.** Menzil confirms a persistent message after `fdatasync`, whatever the queue. RabbitMQ's classic queues confirm without a sync; its quorum queues sync. So the fair peer of a durable row is the quorum queue; the classic queue is shown because it is the default.
+
+**s/M** is CPU seconds of the broker per million messages (user and system, all threads). On a machine that others use too it repeats where rates do not; a million divided by it is the rate of one fully used core. *Pinned*: the broker on one core, the generator on another. *Unpinned*: both where the kernel puts them. † marks a row in which the generator was the limit in at least one round: its rate says nothing about the broker, its s/M still does. ✓ and ✗ say whether what was asked of Menzil is met."""
+
+
+def mark(figures, case, mode, asked):
+    verdicts = []
+    for figure, (how, bound) in asked.items():
+        value = figures.median(case.key, mode, MENZIL, figure)
+        if value is not None:
+            verdicts.append(value <= bound if how == "<=" else value >= bound)
+    return "" if not verdicts else " ✓" if all(verdicts) else " ✗"
+
+
+def wanted(asked):
+    texts = []
+    for figure, (how, bound) in asked.items():
+        sign = "+" if figure == "folder_beyond_live" else "≤" if how == "<=" else "≥"
+        value = SHOWN[figure][1](bound).removesuffix(".00").removesuffix(".0")
+        texts.append(WANTED[figure].format(f"{sign} {value}"))
+    return ", ".join(texts) or "–"
+
+
+def cell(figures, case, mode, peer, names):
+    texts = []
+    for name in names:
+        texts.append(SHOWN[name][1](figures.median(case.key, mode, peer, name)))
+    if all(text == "–" for text in texts):
+        return "–"
+    return " · ".join(texts) + (" †" if figures.void(case.key, mode, peer) else "")
+
+
+def ratio(figures, case, mode, figure):
+    """How many times better than the best peer."""
+    ours = figures.median(case.key, mode, MENZIL, figure)
+    theirs = [figures.median(case.key, mode, peer, figure) for peer in PEERS]
+    theirs = [value for value in theirs if value]
+    if not ours or not theirs:
+        return "–"
+    times = min(theirs) / ours if figure in LEAST_IS_BEST else ours / max(theirs)
+    return f"{times:,.1f} ×" if times < 100 else f"{times:,.0f} ×"
+
+
+def table(figures, cases, mode, names, title, asked_of=lambda case: case.asked):
+    cases = [case for case in cases if figures.rows(case.key, mode, MENZIL) or any(figures.rows(case.key, mode, peer) for peer in PEERS)]
+    if not cases:
+        return ""
+    peers = [peer for peer in PEERS if any(figures.rows(case.key, mode, peer) for case in cases)]
+    lines = [
+        "| " + " | ".join([title, "asked", MENZIL, *peers, "ratio"]) + " |",
+        "|" + "---|" * (4 + len(peers)),
+    ]
+    for case in cases:
+        asked = asked_of(case)
+        name = case.title + (f" ({case.note})" if case.note and any(figures.rows(case.key, mode, peer) for peer in peers) else "")
+        row = [name, wanted(asked), cell(figures, case, mode, MENZIL, names) + mark(figures, case, mode, asked)]
+        row += [cell(figures, case, mode, peer, names) for peer in peers]
+        lines.append("| " + " | ".join(row + [ratio(figures, case, mode, names[0])]) + " |")
+    return "\n".join(lines)
+
+
+def section(name):
+    return [case for case in CASES if case.section == name]
+
+
+def image(drawn, name, text):
+    return f"![{text}](bench/{name}.svg)" if name in drawn else ""
+
+
+def joined(title, *parts):
+    parts = [part for part in parts if part]
+    return "\n\n".join([title, *parts]) if parts else ""
+
+
+def throughput(figures, drawn):
+    pinned = table(figures, section("throughput"), "pinned", ["broker_cpu_seconds_per_million", "per_second"], "pinned: s/M · msg/s")
+    free = table(figures, section("throughput"), "unpinned", ["broker_cpu_seconds_per_million", "per_second"], "unpinned: s/M · msg/s", lambda case: {})
+    return joined("## Throughput", image(drawn, "cpu", "CPU seconds per million messages"), pinned,
+                  image(drawn, "throughput", "Messages per second"), free)
+
+
+def asked_latency(case, mode):
+    asked = case.asked_unpinned if mode == "unpinned" and case.asked_unpinned else case.asked
+    return {figure: bound for figure, bound in asked.items() if figure != "of_raw_sync"}
+
+
+def latency(figures, drawn):
+    parts = [
+        table(figures, section("latency"), mode, ["latency_p50_ns", "latency_p99_ns"], f"{mode}: p50 · p99 µs",
+              lambda case, mode=mode: asked_latency(case, mode))
+        for mode in ("pinned", "unpinned")
+    ]
+    one = [case for case in section("latency") if case.key == "confirm-one"]
+    rates = [table(figures, one, mode, ["of_raw_sync", "per_second"], f"{mode}: confirms one by one, as a part of the raw sync rate · per second")
+             for mode in ("pinned", "unpinned")]
+    return joined("## Latency", image(drawn, "latency", "Latency"), *parts, *rates)
+
+
+def queues(figures, drawn):
+    return joined("## Durable load over many queues", image(drawn, "queues", "CPU seconds per million by number of queues"),
+                  *(table(figures, section("queues"), mode, ["broker_cpu_seconds_per_million", "per_second"], f"{mode}: s/M · msg/s")
+                    for mode in ("pinned", "unpinned")))
+
+
+def weights(figures, drawn):
+    parts = []
+    for name, title in (("memory", "## Memory"), ("recovery", "## Recovery and purge"), ("disk", "## Disk")):
+        groups = {}
+        for case in section(name):
+            figure = next(iter(case.asked), "seconds")
+            groups.setdefault(figure, []).append(case)
+        tables = [table(figures, cases, "unpinned", [figure], f"{title[3:]}: {SHOWN[figure][0]}") for figure, cases in groups.items()]
+        parts.append(joined(title, image(drawn, name, title[3:]), *tables))
+    if parts[2]:
+        parts[2] += ("\n\nBytes written are those the disk itself counted while the case ran, after a sync before and behind it. "
+                     "The kernel's count per process is no use here: with large folios one small commit counts as up to 1 MiB.")
+    return "\n\n".join(part for part in parts if part)
+
+
+def churn(figures, drawn):
+    return joined("## Things that come and go", *(
+        table(figures, section("churn"), mode, ["per_second", "broker_cpu_seconds_per_million"], f"{mode}: per second · s/M")
+        for mode in ("pinned", "unpinned")))
+
+
+def lapin(figures, drawn):
+    lines = []
+    for mode in ("pinned", "unpinned"):
+        peers = [peer for peer in (MENZIL, *PEERS) if figures.rows("lapin", mode, peer)]
+        if not peers:
+            continue
+        lines += ["| " + " | ".join([mode, *peers]) + " |", "|" + "---|" * (1 + len(peers))]
+        for key, (title, digits) in LAPIN.items():
+            values = [number(figures.median("lapin", mode, peer, key), digits) for peer in peers]
+            lines.append("| " + " | ".join([title, *values]) + " |")
+        lines.append("")
+    if not lines:
+        return ""
+    text = ("The same measures as the article on OxiDB's broker took, with the client library lapin instead of Go's: the client is most of "
+            "the cost here. OxiDB had 0.02 ms from end to end.")
+    return joined("## Through an ordinary client library", text, "\n".join(lines).strip())
+
+
+LAPIN = {
+    "pipelined_confirms_per_second": ("pipelined confirms, one connection, transient: msg/s", 0),
+    "durable_1_per_second": ("durable confirms, 1 connection, pipelined: msg/s", 0),
+    "durable_8_per_second": ("durable confirms, 8 connections, pipelined: msg/s", 0),
+    "confirm_p50_us": ("durable confirm, one by one: p50 µs", 0),
+    "end_to_end_per_second": ("end to end, auto-ack: msg/s", 0),
+    "end_to_end_p50_us": ("end to end, one at a time: p50 µs", 0),
+}
+
+
+def foot(data):
+    lines = [
+        "## Measure a row yourself", "",
+        "`scripts/bench --cases '^KEY$'` measures a row beside RabbitMQ, with `--only menzil` alone; `--rounds 1` is quick. "
+        "Or load a broker of your own: [load.md](load.md).", "",
+        "| key | case | `menzil bench amqp --pid PID` and |", "|---|---|---|",
+    ]
+    for case in CASES:
+        words = f"`{case.words}`" if case.words else ""
+        if case.kind == "recovery":
+            words += " `--keep`, then SIGKILL and a start"
+        elif case.section == "disk" and words:
+            words += " `--data-dir DIR`"
+        settings = ", ".join(f"`{name}={value}`" for name, value in case.settings.items())
+        lines.append(f"| {case.key} | {case.title} | {words}{f' on a server with {settings}' if settings else ''} |")
+    return "\n".join(lines)
