@@ -170,7 +170,7 @@ impl DiskFile for OsFile {
 
     fn forget(&self, offset: u64) {
         // A hint; without it the figures are worse and the bytes the same.
-        drop(fadvise(&self.file, offset, None, Advice::DontNeed));
+        let _ = fadvise(&self.file, offset, None, Advice::DontNeed);
     }
 
     fn zero_fill(&self, length: u64) -> io::Result<()> {
