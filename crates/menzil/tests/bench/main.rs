@@ -1,11 +1,7 @@
 //! `menzil bench amqp` against a real server: every scenario with small counts. What is asked is
 //! that all messages come, in order, and that nothing is left behind; never how fast.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "tests fail by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
