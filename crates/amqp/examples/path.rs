@@ -22,6 +22,7 @@ use menzil_amqp::{Action, Inbound, Outbound, PROTOCOL_HEADER, SessionConfig, Sin
 use menzil_core::{
     ChannelKey, Command, Delivering, Effect, Effects, Log, PublishRef, Shard, ShardSettings,
 };
+use menzil_model::fact::PublishedRef;
 use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Name};
 
 const READ_BYTES: usize = 64 << 10;
@@ -93,6 +94,15 @@ impl Log for Journal {
             self.pending.clear();
         }
         fact.encode(&mut self.pending);
+        self.index += 1;
+        self.index
+    }
+
+    fn append_published(&mut self, published: &PublishedRef<'_>, _references: u32) -> u64 {
+        if self.pending.len() > 4 * READ_BYTES {
+            self.pending.clear();
+        }
+        published.encode(&mut self.pending);
         self.index += 1;
         self.index
     }

@@ -68,9 +68,9 @@ fn sent(outbound: &mut Outbound) -> (Vec<u8>, u64) {
         let mut slices: Vec<IoSlice<'_>> = Vec::new();
         outbound.transmit(&mut slices);
         let before = bytes.len();
-        slices
-            .iter()
-            .for_each(|slice| bytes.extend_from_slice(slice));
+        for slice in &slices {
+            bytes.extend_from_slice(slice);
+        }
         credit += outbound.advance(0, bytes.len() - before);
     }
     (bytes, credit)

@@ -1,6 +1,7 @@
 //! The seam to the journal.
 
 use menzil_model::Fact;
+use menzil_model::fact::PublishedRef;
 
 /// Where a shard writes its durable facts: the journal, or a stand-in in tests.
 pub trait Log {
@@ -8,6 +9,11 @@ pub trait Log {
     /// before the journal has committed that index. `references` is how many entries will need
     /// the record, to read a message or a part of one from it; each is released later.
     fn append(&mut self, fact: &Fact, references: u32) -> u64;
+
+    /// As [`Log::append`] of a [`Fact::Published`], for a message that lies somewhere else.
+    fn append_published(&mut self, published: &PublishedRef<'_>, references: u32) -> u64 {
+        self.append(&published.to_fact(), references)
+    }
 
     /// As [`Log::append`], for facts that nobody waits for (settles): they need no sync of
     /// their own and use the room that is reserved for them when the disk is full.

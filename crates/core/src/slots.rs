@@ -126,13 +126,12 @@ mod tests {
         fn behaves_as_a_map(steps in prop::collection::vec((0..3_u8, 0..12_u64, any::<u16>()), 0..99)) {
             let (mut slots, mut map) = (Slots::default(), std::collections::BTreeMap::new());
             for (step, key, value) in steps {
-                match step {
-                    0 => prop_assert_eq!(slots.remove(&key), map.remove(&key)),
-                    _ => {
-                        let place = slots.insert(key, value);
-                        prop_assert_eq!(slots.at_mut(place, key), Some(&mut value.clone()));
-                        map.insert(key, value);
-                    }
+                if step == 0 {
+                    prop_assert_eq!(slots.remove(&key), map.remove(&key));
+                } else {
+                    let place = slots.insert(key, value);
+                    prop_assert_eq!(slots.at_mut(place, key), Some(&mut value.clone()));
+                    map.insert(key, value);
                 }
                 prop_assert_eq!(slots.len(), map.len());
                 prop_assert_eq!(slots.keys().count(), map.len());

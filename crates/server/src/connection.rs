@@ -275,8 +275,12 @@ impl Connection {
         work(&mut self.inbound, &mut executor);
         let done = executor.finish();
         self.is_closing |= done.is_closing;
-        self.question = done.question.or(self.question.take());
-        self.end = done.end.or(self.end.take());
+        if done.question.is_some() {
+            self.question = done.question;
+        }
+        if done.end.is_some() {
+            self.end = done.end;
+        }
         self.actions.extend(done.held);
         self.touched = done.touched;
         node.flush(&mut self.touched);

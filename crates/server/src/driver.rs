@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use menzil_core::{Command, Log};
 use menzil_journal::{Journal, OsDisk, Space};
-use menzil_model::{ConnectionId, Fact, Map, Name, ShardId};
+use menzil_model::fact::PublishedRef;
+use menzil_model::{Class, ConnectionId, Fact, Map, Name, ShardId};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, watch};
 
@@ -222,6 +223,15 @@ impl Log for ShardLog<'_> {
         let shard = self.shard;
         let encode = |bytes: &mut Vec<u8>| fact.encode(bytes);
         let position = self.batch().append(shard, fact.class(), references, encode);
+        position.index
+    }
+
+    fn append_published(&mut self, published: &PublishedRef<'_>, references: u32) -> u64 {
+        let shard = self.shard;
+        let encode = |bytes: &mut Vec<u8>| published.encode(bytes);
+        let position = self
+            .batch()
+            .append(shard, Class::Message, references, encode);
         position.index
     }
 

@@ -118,12 +118,22 @@ impl Index {
     /// cannot be had elsewhere, is the next to go out, or the whole queue takes no more than
     /// `reach` bytes of memory up to here: what is further back has time to be read again.
     pub(crate) fn insert(&mut self, item: Item, content: Option<Arc<Message>>, reach: u64) {
+        self.insert_with(item, reach, || content);
+    }
+
+    /// As [`Index::insert`], for a message that is made only where it is kept.
+    pub(crate) fn insert_with(
+        &mut self,
+        item: Item,
+        reach: u64,
+        content: impl FnOnce() -> Option<Arc<Message>>,
+    ) {
         let keeps = !item.is_stored()
             || self.ready_count == 0
             || self
                 .content_reach(&item)
                 .is_some_and(|bytes| bytes <= reach);
-        let held = Held::new(item, content.filter(|_| keeps));
+        let held = Held::new(item, if keeps { content() } else { None });
         self.count_in(&held);
         self.expiry.note(item.expires_at);
         self.content_bytes += held.held_bytes();
@@ -296,9 +306,10 @@ impl Index {
         Some(item)
     }
 
-    /// Puts in an entry that goes out to a consumer at once, of which the journal knows nothing.
-    pub(crate) fn insert_out(&mut self, item: Item, content: Arc<Message>) {
-        let held = Held::new(item, Some(content));
+    /// Puts in an entry that goes out to a consumer at once. Its message comes with it where it
+    /// cannot be had elsewhere.
+    pub(crate) fn insert_out(&mut self, item: Item, content: Option<Arc<Message>>) {
+        let held = Held::new(item, content);
         self.content_bytes += held.held_bytes();
         self.unsettled.insert(held);
     }

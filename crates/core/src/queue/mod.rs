@@ -179,6 +179,15 @@ impl Queue {
             || self.settings.bytes_max.is_some_and(|max| bytes > max)
     }
 
+    /// When an entry that comes now leaves by itself, if its message lives that long.
+    pub(crate) fn expires_at(&self, now: u64, ttl: Option<u64>) -> Option<u64> {
+        let ttl = match (ttl, self.settings.message_ttl) {
+            (Some(own), Some(of_queue)) => own.min(of_queue),
+            (own, of_queue) => own.or(of_queue)?,
+        };
+        Some(now.saturating_add(ttl))
+    }
+
     /// Whether anything happens by itself, now or later.
     pub(crate) fn has_deadlines(&self) -> bool {
         self.timer.is_some()

@@ -1,17 +1,18 @@
-//! A transient message that a consumer takes as it comes never stands in the queue. Where it need
-//! not be acknowledged no copy of it is made, and nothing is noted of it but that it went by.
+//! The usual way of a message: to queues without limits, which cannot refuse it.
 //!
-//! The outcome is that of entering the queue and going out at once.
+//! It is looked at where it lies. What the journal is to have is written from there, and a
+//! consumer that takes it as it comes gets it from there: the entry never stands in the queue. A
+//! copy is made only for who keeps it: a queue, or for a transient message the list of what is
+//! out with consumers. The outcome is that of entering the queues and going out of them again.
 
 use std::sync::Arc;
 
-use menzil_model::fact::{Entries, Entry, Origin, Published};
-use menzil_model::{DeliveryTag, Fact, Message, QueueId, Sequence};
+use menzil_model::fact::{Chunks, Entries, Entry, Extent, Origin, PublishedRef, Why};
+use menzil_model::{DeliveryTag, Message, QueueId, Sequence};
 
 use super::Shard;
 use super::deliver::Takers;
-use super::publish::write_chunks;
-use crate::command::PublishRef;
+use crate::command::{Body, PublishRef};
 use crate::consumer::Taker;
 use crate::deliveries::Delivery;
 use crate::effect::{Carried, DELIVERY_OVERHEAD_BYTES, Delivering};
@@ -24,48 +25,113 @@ use crate::turn::Turn;
 pub(super) struct Passage<'a> {
     publish: &'a PublishRef<'a>,
     route: &'a Route,
-    /// Bytes that a delivery of it counts.
-    credit: u64,
+    extent: Extent,
+    /// Where it is written; index 0 where it is not.
+    origin: Origin,
     /// Made for the first who keeps it.
     message: Option<Arc<Message>>,
 }
 
+impl Passage<'_> {
+    /// The index that its confirm waits for.
+    pub(super) fn index(&self) -> u64 {
+        self.origin.index
+    }
+
+    fn message(&mut self) -> Arc<Message> {
+        let publish = self.publish;
+        let made = || Arc::new(publish.message(usize::MAX));
+        Arc::clone(self.message.get_or_insert_with(made))
+    }
+
+    fn item(&self, entry: &Entry) -> Item {
+        Item {
+            sequence: entry.sequence,
+            origin: self.origin,
+            extent: self.extent,
+            expires_at: entry.expires_at,
+            durable: entry.durable,
+            redelivered: false,
+        }
+    }
+}
+
 impl Shard {
-    /// Hands a message to its queues, none of which writes it or can refuse it.
-    pub(super) fn pass(&mut self, turn: &mut Turn<'_>, publish: &PublishRef<'_>, route: &Route) {
-        self.counters.routed += 1;
+    /// Writes the message, if a queue is to have it in the journal. `None` where it cannot go
+    /// this way, and nothing has happened.
+    pub(super) fn depart<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        publish: &'a PublishRef<'a>,
+        route: &'a Route,
+    ) -> Option<Passage<'a>> {
+        let body = match publish.body {
+            Body::Whole(body) if body.len() <= self.settings.chunk_bytes => body,
+            Body::Whole(_) | Body::Parts(_) => return None,
+        };
+        if !route.is_unlimited || route.stripped.is_some() {
+            return None;
+        }
+        let extent = Extent {
+            body_bytes: body.len() as u64,
+            total_bytes: publish.total_bytes(),
+            chunks: Chunks::default(),
+        };
         let mut passage = Passage {
             publish,
             route,
-            credit: publish.total_bytes() + DELIVERY_OVERHEAD_BYTES,
+            extent,
+            origin: Origin::default(),
             message: None,
         };
-        let mut rest = Entries::new();
-        for target in Self::targets(route) {
-            if !self.hand_over(turn, &mut passage, target)
-                && let Some(entry) = self.entry_for(turn, target, route)
-            {
-                rest.push(entry);
-                self.touch_at(target.0, target.1);
+        if route.is_durable {
+            if !turn.log.has_room(extent.total_bytes) {
+                return None;
             }
+            let targets = Self::targets(route);
+            let entries: Entries = targets
+                .filter_map(|target| self.entry_for(turn, target, route))
+                .collect();
+            let published = PublishedRef {
+                exchange: publish.exchange,
+                routing_key: publish.routing_key,
+                properties: publish.properties,
+                body,
+                extent,
+                entries: &entries,
+            };
+            let references = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+            self.settling.write(turn.log);
+            passage.origin.index = turn.log.append_published(&published, references);
         }
-        if rest.is_empty() {
-            return;
-        }
-        let message = self.kept(&mut passage);
-        let extent = write_chunks(turn, &message, 0);
-        let published = Published {
-            message: Some(message),
-            extent,
-            entries: rest,
-        };
-        self.record(turn, Fact::Published(published), false);
+        Some(passage)
     }
 
-    fn kept(&self, passage: &mut Passage<'_>) -> Arc<Message> {
-        let (publish, route) = (passage.publish, passage.route);
-        let made = || Arc::new(self.message_of(publish, route));
-        Arc::clone(passage.message.get_or_insert_with(made))
+    /// Hands the message to its queues.
+    pub(super) fn arrive(&mut self, turn: &mut Turn<'_>, mut passage: Passage<'_>) {
+        self.counters.routed += 1;
+        for target in Self::targets(passage.route) {
+            if !self.hand_over(turn, &mut passage, target)
+                && let Some(entry) = self.entry_for(turn, target, passage.route)
+            {
+                self.enter(&mut passage, target, &entry);
+            }
+        }
+    }
+
+    /// The message takes its place in the queue.
+    fn enter(&mut self, passage: &mut Passage<'_>, (id, place): (QueueId, Place), entry: &Entry) {
+        let Some(queue) = self.queues.at_mut(place, id) else {
+            return;
+        };
+        queue.next_sequence = entry.sequence.0 + 1;
+        queue.counters.entered += 1;
+        let reach = self.content.reach(!queue.consumers.is_empty());
+        let item = passage.item(entry);
+        queue
+            .index
+            .insert_with(item, reach, || Some(passage.message()));
+        self.touch_at(id, place);
     }
 
     /// The place that a message of that route gets at the end of the queue.
@@ -76,12 +142,10 @@ impl Shard {
         route: &Route,
     ) -> Option<Entry> {
         let queue = self.queues.at(place, id)?;
-        let ttl = [route.ttl, queue.settings.message_ttl];
-        let ttl = ttl.into_iter().flatten().min();
         Some(Entry {
             queue: id,
             sequence: Sequence(queue.next_sequence),
-            expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
+            expires_at: queue.expires_at(turn.now, route.ttl),
             durable: route.persistent && queue.definition.durable,
         })
     }
@@ -96,7 +160,11 @@ impl Shard {
         let Some(queue) = self.queues.at_mut(place, id) else {
             return false;
         };
-        if queue.index.ready_count() > 0 {
+        let sequence = Sequence(queue.next_sequence);
+        let durable = passage.origin.index != 0 && queue.definition.durable;
+        // Where the mark of deliveries is to be moved first, the long way does it.
+        let is_due = durable && queue.mark.due(sequence).is_some();
+        if queue.index.ready_count() > 0 || is_due {
             return false;
         }
         let takers = Takers {
@@ -107,19 +175,27 @@ impl Shard {
         let Some((taker, consumer)) = takers.next(queue) else {
             return false;
         };
-        let (to, channel_place) = (consumer.channel, consumer.channel_place);
-        let Some(channel) = self.channels.at_mut(channel_place, to) else {
+        let to = consumer.channel;
+        let Some(channel) = self.channels.at_mut(consumer.channel_place, to) else {
             return false;
         };
         let delivery_tag = channel.next_tag();
+        let after = if durable {
+            queue.mark.deliver(sequence)
+        } else {
+            0
+        };
+        queue.next_sequence += 1;
+        queue.counters.entered += 1;
+        queue.counters.delivered += 1;
+        self.counters.delivered += 1;
         let connection = consumer.connection_place;
         if let Some(connection) = self.connections.at_mut(connection, to.connection) {
-            connection.spend(passage.credit);
+            connection.spend(passage.extent.total_bytes + DELIVERY_OVERHEAD_BYTES);
         }
-        self.counters.delivered += 1;
         turn.effects.deliver(&Delivering {
             to,
-            after: 0,
+            after,
             consumer_tag: &consumer.tag,
             delivery_tag,
             redelivered: false,
@@ -128,57 +204,52 @@ impl Shard {
                 envelope: passage.route.number,
             },
         });
-        if consumer.no_ack {
-            self.counters.acknowledged += 1;
-            queue.next_sequence += 1;
-            queue.counters.entered += 1;
-            queue.counters.delivered += 1;
+        if consumer.no_ack && passage.origin.index == 0 {
             queue.counters.acknowledged += 1;
+            self.counters.acknowledged += 1;
+            return true;
+        }
+        let entry = Entry {
+            queue: id,
+            sequence,
+            expires_at: queue.expires_at(turn.now, passage.route.ttl),
+            durable,
+        };
+        if consumer.no_ack {
+            queue.counters.acknowledged += 1;
+            self.counters.acknowledged += 1;
+            self.releases.entry(&passage.item(&entry));
+            if durable {
+                self.settling.add(id, sequence, Why::Acknowledged);
+            }
         } else {
-            self.went_out(turn, passage, (id, place), taker, delivery_tag);
+            self.go_out(passage, (id, place), &entry, (taker, delivery_tag));
         }
         true
     }
 
     /// Notes an entry that came and went out at once, to be settled later.
-    fn went_out(
+    fn go_out(
         &mut self,
-        turn: &mut Turn<'_>,
         passage: &mut Passage<'_>,
         (id, place): (QueueId, Place),
-        taker: Taker,
-        tag: DeliveryTag,
+        entry: &Entry,
+        (taker, tag): (Taker, DeliveryTag),
     ) {
-        let Some(entry) = self.entry_for(turn, (id, place), passage.route) else {
-            return;
-        };
-        let message = self.kept(passage);
-        let extent = write_chunks(turn, &message, 0);
+        let item = passage.item(entry);
+        let message = (!item.is_stored()).then(|| passage.message());
         if let Some(queue) = self.queues.at_mut(place, id) {
-            queue.next_sequence += 1;
-            queue.counters.entered += 1;
-            queue.counters.delivered += 1;
             queue.content.warm();
-            let item = Item {
-                sequence: entry.sequence,
-                origin: Origin::default(),
-                extent,
-                expires_at: entry.expires_at,
-                durable: false,
-                redelivered: false,
-            };
             queue.index.insert_out(item, message);
         }
-        self.note_out(
-            taker,
-            Delivery {
-                tag,
-                queue: id,
-                queue_place: place,
-                sequence: entry.sequence,
-                consumer: Some(taker),
-            },
-        );
+        let delivery = Delivery {
+            tag,
+            queue: id,
+            queue_place: place,
+            sequence: entry.sequence,
+            consumer: Some(taker),
+        };
+        self.note_out(taker, delivery);
         self.note_content(id, place);
     }
 }

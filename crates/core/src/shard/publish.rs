@@ -8,7 +8,7 @@ use menzil_model::{Fact, Map, Message, QueueId, Sequence};
 
 use super::Shard;
 use crate::channel::{HeldPublish, Mode};
-use crate::command::{Body, ChannelKey, PublishRef};
+use crate::command::{ChannelKey, PublishRef};
 use crate::consumer::Taker;
 use crate::effect::Output;
 use crate::queue::{Overflow, Queue};
@@ -102,13 +102,12 @@ impl Shard {
             self.confirm(turn, key, confirm, 0, true);
             return Ok(());
         }
-        let is_plain = route.is_unlimited
-            && !route.is_durable
-            && route.stripped.is_none()
-            && matches!(publish.body, Body::Whole(_));
-        if is_plain && !unroutable && !transactional {
-            self.confirm(turn, key, confirm, 0, true);
-            self.pass(turn, publish, route);
+        if !unroutable
+            && !transactional
+            && let Some(passage) = self.depart(turn, publish, route)
+        {
+            self.confirm(turn, key, confirm, passage.index(), true);
+            self.arrive(turn, passage);
             return Ok(());
         }
         let message = if unroutable {
@@ -121,13 +120,6 @@ impl Shard {
             self.counters.unroutable_returned += 1;
             turn.send(key, 0, Output::Return { message });
             self.confirm(turn, key, confirm, 0, true);
-            return Ok(());
-        }
-        if !transactional
-            && route.is_unlimited
-            && let Some(index) = self.enter_unlimited(turn, &message, route)
-        {
-            self.confirm(turn, key, confirm, index, true);
             return Ok(());
         }
         let held = HeldPublish {
@@ -148,34 +140,6 @@ impl Shard {
         let index = self.enter_queues(turn, held.message, intake.entries, &pending);
         self.confirm(turn, key, confirm, index, !intake.refused);
         Ok(())
-    }
-
-    /// Puts a message into queues none of which refuses it; `None` where the journal has no
-    /// room for it, and nothing has happened.
-    fn enter_unlimited(
-        &mut self,
-        turn: &mut Turn<'_>,
-        message: &Arc<Message>,
-        route: &Route,
-    ) -> Option<u64> {
-        if route.is_durable && !turn.log.has_room(message.total_bytes()) {
-            return None;
-        }
-        let entries: Entries = Self::targets(route)
-            .filter_map(|target| self.entry_for(turn, target, route))
-            .collect();
-        self.counters.routed += 1;
-        for (id, place) in Self::targets(route) {
-            self.touch_at(id, place);
-        }
-        let references = if route.is_durable { entries.len() } else { 0 };
-        let extent = write_chunks(turn, message, references);
-        let published = Published {
-            message: Some(Arc::clone(message)),
-            extent,
-            entries,
-        };
-        Some(self.record(turn, Fact::Published(published), route.is_durable))
     }
 
     /// The message as queues hold it.

@@ -2,9 +2,11 @@
 
 use super::{
     Binding, Destination, Entries, ExchangeDefinition, Extent, FORMAT_VERSION, Fact, Published,
-    QueueDefinition, Ranges, tag,
+    PublishedRef, QueueDefinition, Ranges, tag,
 };
+use crate::Message;
 use crate::wire::Writer;
+use std::sync::Arc;
 
 impl Fact {
     /// Appends the fact to `out`.
@@ -128,6 +130,31 @@ fn encode_binding(binding: &Binding, out: &mut Vec<u8>) {
     }
     out.put_short_string(binding.key.as_bytes());
     out.put_long_string(binding.arguments.as_bytes());
+}
+
+impl PublishedRef<'_> {
+    /// Appends the same bytes as the fact.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(FORMAT_VERSION);
+        out.put_u8(tag::PUBLISHED);
+        encode_extent(&self.extent, out);
+        encode_entries(self.entries, out);
+        out.put_short_string(self.exchange);
+        out.put_short_string(self.routing_key);
+        out.put_long_string(self.properties);
+        out.put(self.body);
+    }
+
+    /// The same as a fact that owns its content.
+    pub fn to_fact(&self) -> Fact {
+        let (exchange, routing_key) = (self.exchange, self.routing_key);
+        let message = Message::copied(exchange, routing_key, self.properties, self.body);
+        Fact::Published(Published {
+            message: Some(Arc::new(message)),
+            extent: self.extent,
+            entries: self.entries.clone(),
+        })
+    }
 }
 
 /// Layout: extent, durable entries, then exchange, routing key, properties and the inline

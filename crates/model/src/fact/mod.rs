@@ -198,6 +198,24 @@ pub struct Published {
     pub entries: Entries,
 }
 
+/// A message and all the queues that it reached, where it lies: what is written of it needs no
+/// copy.
+#[derive(Clone, Copy, Debug)]
+pub struct PublishedRef<'a> {
+    /// As in [`Message::exchange`].
+    pub exchange: &'a [u8],
+    /// As in [`Message::routing_key`].
+    pub routing_key: &'a [u8],
+    /// As in [`Message::properties`].
+    pub properties: &'a [u8],
+    /// The whole body, which is in no chunks.
+    pub body: &'a [u8],
+    /// Its size.
+    pub extent: Extent,
+    /// Its places.
+    pub entries: &'a Entries,
+}
+
 /// Why entries left a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

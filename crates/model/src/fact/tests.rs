@@ -179,3 +179,45 @@ proptest! {
         }
     }
 }
+
+fn entry() -> impl Strategy<Value = Entry> {
+    let expires_at = prop::option::of(any::<u64>());
+    (any::<u64>(), any::<u64>(), expires_at, any::<bool>()).prop_map(
+        |(queue, sequence, expires_at, durable)| Entry {
+            queue: QueueId(queue),
+            sequence: Sequence(sequence),
+            expires_at,
+            durable,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_message_is_written_the_same_from_where_it_lies(
+        exchange in prop::collection::vec(any::<u8>(), 0..=255),
+        routing_key in prop::collection::vec(any::<u8>(), 0..=255),
+        properties in prop::collection::vec(any::<u8>(), 0..99),
+        body in prop::collection::vec(any::<u8>(), 0..300),
+        entries in prop::collection::vec(entry(), 0..5),
+    ) {
+        let entries = Entries::from_vec(entries);
+        let sizes = [&exchange, &routing_key, &properties, &body].map(|part| part.len() as u64);
+        let published = PublishedRef {
+            exchange: &exchange,
+            routing_key: &routing_key,
+            properties: &properties,
+            body: &body,
+            extent: Extent {
+                body_bytes: body.len() as u64,
+                total_bytes: sizes.iter().sum(),
+                chunks: Chunks::default(),
+            },
+            entries: &entries,
+        };
+        let (mut lying, mut owned) = (Vec::new(), Vec::new());
+        published.encode(&mut lying);
+        published.to_fact().encode(&mut owned);
+        prop_assert_eq!(lying, owned);
+    }
+}
