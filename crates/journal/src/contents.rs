@@ -40,6 +40,9 @@ pub(crate) struct Run {
     /// Of a cold file: for each record how much its index is above the one before, 0 at a mark.
     pub(crate) gaps: Vec<u8>,
     pub(crate) references: References,
+    /// About the bytes of the records that are needed, once no more records come: kept up to
+    /// date, because going over all of them takes long.
+    pub(crate) sealed_live_bytes: Option<u64>,
     /// A checkpoint was installed at whose freeze nobody needed any of it.
     pub(crate) free: bool,
 }
@@ -186,6 +189,7 @@ impl Run {
 
     /// No more records come.
     pub(crate) fn seal(&mut self) {
+        self.sealed_live_bytes = Some(self.count_live_bytes());
         self.marks.shrink_to_fit();
         self.gaps.shrink_to_fit();
         self.references.seal();
@@ -251,12 +255,42 @@ impl Run {
         count: u32,
         missed: &mut dyn FnMut(u64, u32),
     ) {
-        self.visit(first, last, |references, index, rank| {
+        let mut gone = 0;
+        self.visit(first, last, |references, index, rank, weight| {
             let taken = rank.map_or(0, |rank| references.take(rank, count));
             if taken < count {
                 missed(index, count - taken);
             }
+            if taken > 0 && rank.is_some_and(|rank| references.of(rank) == 0) {
+                gone += weight;
+            }
         });
+        if let Some(bytes) = &mut self.sealed_live_bytes {
+            *bytes = bytes.saturating_sub(gone);
+        }
+    }
+
+    /// Takes references from one record that is here; how many there were to take.
+    pub(crate) fn take(&mut self, index: u64, rank: u32, count: u32) -> u32 {
+        let taken = self.references.take(rank, count);
+        if taken > 0 && self.references.of(rank) == 0 {
+            let weight = self.weight(self.mark_before(index).unwrap_or(0));
+            if let Some(bytes) = &mut self.sealed_live_bytes {
+                *bytes = bytes.saturating_sub(weight);
+            }
+        }
+        taken
+    }
+
+    /// Adds references to one record that is here.
+    pub(crate) fn add(&mut self, index: u64, rank: u32, count: u32) {
+        if self.references.of(rank) == 0 {
+            let weight = self.weight(self.mark_before(index).unwrap_or(0));
+            if let Some(bytes) = &mut self.sealed_live_bytes {
+                *bytes += weight;
+            }
+        }
+        self.references.add(rank, count, self.records);
     }
 
     /// Adds references to the records from `first` to `last` that are here; how many are.
@@ -267,36 +301,43 @@ impl Run {
         count: u32,
         except: &dyn Fn(u64) -> bool,
     ) -> u64 {
-        let (mut needed, records) = (0, self.records);
+        let (mut needed, mut more, records) = (0, 0, self.records);
         if self.gaps.is_empty() {
-            self.visit(first, last, |references, index, rank| {
+            self.visit(first, last, |references, index, rank, weight| {
                 if let Some(rank) = rank.filter(|_| !except(index)) {
+                    if references.of(rank) == 0 {
+                        more += weight;
+                    }
                     references.add(rank, count, records);
                     needed += 1;
                 }
             });
+            if let Some(bytes) = &mut self.sealed_live_bytes {
+                *bytes += more;
+            }
             return needed;
         }
         // Of a wide range only few indexes may be here.
         let ranks: Vec<(u64, u32)> = self.ranks(first, last).collect();
-        for (_, rank) in ranks.into_iter().filter(|(index, _)| !except(*index)) {
-            self.references.add(rank, count, records);
+        for (index, rank) in ranks.into_iter().filter(|(index, _)| !except(*index)) {
+            self.add(index, rank, count);
             needed += 1;
         }
         needed
     }
 
-    /// Goes over all indexes from `first` to `last`, with the rank of each that has a record.
+    /// Goes over all indexes from `first` to `last`, with the rank and about the bytes of each
+    /// that has a record.
     fn visit(
         &mut self,
         first: u64,
         last: u64,
-        mut each: impl FnMut(&mut References, u64, Option<u32>),
+        mut each: impl FnMut(&mut References, u64, Option<u32>, u64),
     ) {
         let mut index = first;
         while index <= last {
             let Some(rank) = self.rank(index) else {
-                each(&mut self.references, index, None);
+                each(&mut self.references, index, None, 0);
                 index += 1;
                 continue;
             };
@@ -307,11 +348,12 @@ impl Run {
             } else {
                 rank + 1
             };
+            let weight = self.weight(at);
             for rank in rank..end {
                 if index > last {
                     break;
                 }
-                each(&mut self.references, index, Some(rank));
+                each(&mut self.references, index, Some(rank), weight);
                 index += 1;
             }
         }
@@ -319,17 +361,28 @@ impl Run {
 
     /// About the bytes of the records that are needed.
     pub(crate) fn live_bytes(&self) -> u64 {
+        self.sealed_live_bytes
+            .unwrap_or_else(|| self.count_live_bytes())
+    }
+
+    fn count_live_bytes(&self) -> u64 {
         if self.references.live() == 0 {
             return 0;
         }
         let groups = self.marks.iter().enumerate();
-        groups
-            .map(|(at, mark)| {
-                let ranks = mark.rank..self.end_rank(at);
-                let records = u64::from(ranks.end - ranks.start).max(1);
-                u64::from(mark.bytes) * self.references.live_in(ranks) / records
-            })
-            .sum()
+        let live = |(at, mark): (usize, &Mark)| {
+            let ranks = mark.rank..self.end_rank(at);
+            self.weight(at) * self.references.live_in(ranks)
+        };
+        groups.map(live).sum()
+    }
+
+    /// The bytes of each record from that mark on, all taken for equal.
+    fn weight(&self, mark: usize) -> u64 {
+        let Some(first) = self.marks.get(mark) else {
+            return 0;
+        };
+        u64::from(first.bytes) / u64::from(self.end_rank(mark) - first.rank).max(1)
     }
 
     fn mark_before(&self, index: u64) -> Option<usize> {

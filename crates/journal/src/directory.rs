@@ -50,6 +50,8 @@ pub(crate) struct Entry<F> {
     pub(crate) segment: Segment<F>,
     pub(crate) contents: Contents,
     pub(crate) kind: Kind,
+    /// References are still being moved to it: that nobody needs it says nothing yet.
+    filling: bool,
 }
 
 /// How much of a segment, or of a cold file, is still needed.
@@ -104,6 +106,7 @@ impl<F> Directory<F> {
             segment,
             contents,
             kind,
+            filling: false,
         };
         if kind != Kind::Open {
             entry.contents.runs.values_mut().for_each(Run::seal);
@@ -128,6 +131,7 @@ impl<F> Directory<F> {
                 ..Contents::default()
             },
             kind: Kind::Open,
+            filling: false,
         });
         entry.contents.end = end;
         entry.contents.last_number = number;
@@ -241,19 +245,25 @@ impl<F> Directory<F> {
                     let found = run.and_then(|run| Some((run, run.rank(index)?)));
                     if let Some((run, old)) = found.filter(|(run, old)| run.references.of(*old) > 0)
                     {
-                        moved.push((*shard, rank, other, old, run.references.of(old)));
+                        moved.push((*shard, index, rank, other, old, run.references.of(old)));
                     }
                 }
             }
         }
-        for (shard, rank, other, old, count) in moved {
+        for (shard, index, rank, other, old, count) in moved {
             if let Some(run) = self.run_mut(other, shard) {
-                run.references.take(old, count);
+                run.take(index, old, count);
             }
             if let Some(run) = self.run_mut(file, shard) {
-                let records = run.records;
-                run.references.add(rank, count, records);
+                run.add(index, rank, count);
             }
+        }
+    }
+
+    /// While it is, a cold file does not go though nobody needs anything of it.
+    pub(crate) fn set_filling(&mut self, file: u64, filling: bool) {
+        if let Some(entry) = self.files.get_mut(&file) {
+            entry.filling = filling;
         }
     }
 
@@ -263,15 +273,14 @@ impl<F> Directory<F> {
             return;
         };
         let Some(rank) = run.rank(index) else { return };
-        let count = run.references.take(rank, u32::MAX);
+        let count = run.take(index, rank, u32::MAX);
         if count == 0 {
             return;
         }
         if let Some(run) = self.run_mut(target, shard)
             && let Some(rank) = run.rank(index)
         {
-            let records = run.records;
-            run.references.add(rank, count, records);
+            run.add(index, rank, count);
         }
     }
 
@@ -279,7 +288,7 @@ impl<F> Directory<F> {
     pub(crate) fn unneeded(&self, shard: ShardId, index: u64) -> Vec<u64> {
         let unneeded = |entry: &&Entry<F>| {
             let run = entry.contents.runs.get(&shard);
-            entry.kind != Kind::Open
+            entry.is_complete()
                 && run
                     .is_some_and(|run| !run.free && run.references.live() == 0 && run.last <= index)
         };
@@ -304,7 +313,7 @@ impl<F> Directory<F> {
             let gone = |(shard, run): (&ShardId, &Run)| {
                 run.free || run.references.live() == 0 && run.last <= index(*shard)
             };
-            entry.kind != Kind::Open && entry.contents.runs.iter().all(gone)
+            entry.is_complete() && entry.contents.runs.iter().all(gone)
         };
         let unneeded = self.files.values().filter(is_unneeded);
         unneeded.map(|entry| entry.segment.length).sum()
@@ -313,7 +322,7 @@ impl<F> Directory<F> {
     /// Takes out the files that nobody needs.
     pub(crate) fn take_dead(&mut self) -> Vec<Entry<F>> {
         let is_dead = |entry: &&Entry<F>| {
-            entry.kind != Kind::Open && entry.contents.runs.values().all(|run| run.free)
+            entry.is_complete() && entry.contents.runs.values().all(|run| run.free)
         };
         let dead = self.files.values().filter(is_dead);
         let dead: Vec<u64> = dead.map(|entry| entry.segment.id).collect();
@@ -403,7 +412,7 @@ impl<F> Directory<F> {
             if left > 0
                 && let Some(rank) = run.rank(index)
             {
-                left -= run.references.take(rank, left);
+                left -= run.take(index, rank, left);
             }
         }
         left
@@ -475,6 +484,11 @@ impl<F> Entry<F> {
             stretch: run.stretch(position.index, self.contents.end)?,
             segment: self.segment.clone(),
         })
+    }
+
+    /// Whether what it holds, and who needs it, only becomes less.
+    fn is_complete(&self) -> bool {
+        self.kind != Kind::Open && !self.filling
     }
 
     pub(crate) fn usage(&self) -> SegmentUse {

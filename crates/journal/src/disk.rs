@@ -50,6 +50,9 @@ pub trait DiskFile: Send + Sync {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
+    /// What memory has of the file from there on is not worth keeping. Only a hint, but with a
+    /// point: where it is in memory in large pieces, each small write makes all of a piece dirty.
+    fn forget(&self, _offset: u64) {}
     /// Writes zeros over the first `length` bytes, allocating them.
     fn zero_fill(&self, length: u64) -> io::Result<()>;
 }

@@ -224,9 +224,17 @@ impl<D: Disk> Journal<D> {
         let mut directory = writing(&self.directory);
         let file = segment.id;
         directory.add(segment, contents, Kind::Cold);
-        for (shard, index, source) in moved {
-            directory.forward(shard, index, source, file);
+        directory.set_filling(file, true);
+        drop(directory);
+        // In parts: a commit waits for each.
+        for part in moved.chunks(FORWARDED_AT_ONCE) {
+            let mut directory = writing(&self.directory);
+            for (shard, index, source) in part {
+                directory.forward(*shard, *index, *source, file);
+            }
         }
+        writing(&self.directory).set_filling(file, false);
+        let directory = reading(&self.directory);
         let is_done = |victim: &&u64| {
             let entry = directory.entry(**victim);
             entry.is_some_and(|entry| entry.contents.live() == 0)
@@ -371,5 +379,6 @@ const TOLERATED_SEGMENTS: u64 = 2;
 const VICTIMS_MAX: usize = 64;
 const SMALL_FILES_MAX: usize = 8;
 const RECORDS_AT_ONCE: usize = 256;
+const FORWARDED_AT_ONCE: usize = 4096;
 /// Of the file, and of a batch with its padding.
 const ROOM_FOR_HEADERS: u64 = 2048;

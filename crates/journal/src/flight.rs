@@ -9,7 +9,7 @@ use menzil_model::{Map, ShardId};
 
 use crate::batch::{self, BatchHeader, Classes};
 use crate::contents::Run;
-use crate::layout::{SECTOR, sectors, to_u32, to_usize};
+use crate::layout::{PAGE, SECTOR, to_u32, to_usize};
 use crate::pending::Backlog;
 use crate::record;
 
@@ -147,8 +147,14 @@ impl Cut {
         }
     }
 
-    /// The bytes of the batch, with the zeros that fill its last sector.
-    pub(crate) fn io_slices<'a>(&self, header: &'a [u8], backlog: &'a Backlog) -> Vec<IoSlice<'a>> {
+    /// The bytes of the batch that lies at `offset`, with the zeros that fill its last sector,
+    /// and the page that it is in: else the system would have to read the rest of that first.
+    pub(crate) fn io_slices<'a>(
+        &self,
+        header: &'a [u8],
+        backlog: &'a Backlog,
+        offset: u64,
+    ) -> Vec<IoSlice<'a>> {
         let mut slices = Vec::with_capacity(self.slices.len() + 2);
         slices.push(IoSlice::new(header));
         for (chunk, start, end) in &self.slices {
@@ -157,13 +163,15 @@ impl Cut {
                 .and_then(|chunk| chunk.get(*start..*end));
             slices.push(IoSlice::new(bytes.unwrap_or_default()));
         }
-        let padding = to_usize(sectors(self.length) - self.length);
+        let end = offset + self.length;
+        let padding = to_usize(end.next_multiple_of(PAGE) - end);
         slices.push(IoSlice::new(ZEROS.get(..padding).unwrap_or_default()));
         slices
     }
 }
 
-const ZEROS: [u8; 512] = [0; 512];
-const _: () = assert!(SECTOR == 512, "the zeros fill a sector");
+const ZEROS: [u8; 4096] = [0; 4096];
+const _: () = assert!(PAGE == 4096, "the zeros fill a page");
+const _: () = assert!(PAGE.is_multiple_of(SECTOR), "a page is some sectors");
 /// Runs of shards that keep their memory.
 const RUNS_KEPT: usize = 64;

@@ -7,6 +7,9 @@
 /// torn cannot take its committed neighbour with it.
 pub(crate) const SECTOR: u64 = 512;
 
+/// What the system keeps and writes as one.
+pub(crate) const PAGE: u64 = 4096;
+
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     field(bytes, at).map(u16::from_le_bytes)
 }

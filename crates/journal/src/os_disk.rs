@@ -10,7 +10,7 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 
 use crate::disk::{Disk, DiskFile};
 use crate::layout::to_usize;
@@ -166,6 +166,11 @@ impl DiskFile for OsFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    fn forget(&self, offset: u64) {
+        // A hint; without it the figures are worse and the bytes the same.
+        let _ = fadvise(&self.file, offset, None, Advice::DontNeed);
     }
 
     fn zero_fill(&self, length: u64) -> io::Result<()> {

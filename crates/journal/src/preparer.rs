@@ -22,6 +22,7 @@ use crate::disk::{Disk, DiskFile, is_full};
 use crate::error::StorageError;
 use crate::folder::{Name, temporary, write_whole};
 use crate::journal::{Journal, locked, reading};
+use crate::layout::PAGE;
 use crate::segment::{Segment, SegmentHeader};
 use crate::sidecar;
 use crate::space::Space;
@@ -449,6 +450,8 @@ impl<D: Disk> Journal<D> {
     fn name(&self, file: D::File, source: &str, header: SegmentHeader) -> io::Result<D::File> {
         file.write_at(&header.encode(), 0)?;
         file.sync_data()?;
+        // The first batch shares its page with the header.
+        file.forget(PAGE);
         self.disk
             .rename(source, &Name::Segment(header.id).to_string())?;
         self.disk.sync_folder()?;

@@ -187,7 +187,7 @@ impl<D: Disk> Journal<D> {
         } = active.segment;
         let header = cut.header(target, *number, *previous).encode();
         let flight = reading(&self.flight);
-        let slices = cut.io_slices(&header, &flight);
+        let slices = cut.io_slices(&header, &flight, target.offset);
         let start = Instant::now();
         file.write_vectored_at(&slices, target.offset)
             .map_err(|error| StorageError::Write {

@@ -396,6 +396,9 @@ impl World {
         let of_twin = |twin: &Twin| twin.references.iter().filter(|count| **count > 0).count();
         let expected: usize = self.twins.values().map(of_twin).sum();
         assert_eq!(live, expected as u64);
+        for file in self.journal().segments() {
+            assert_eq!(file.live_bytes == 0, file.live_records == 0, "{file:?}");
+        }
         assert_eq!(self.journal().counters().released_unknown, 0);
     }
 }

@@ -259,3 +259,51 @@ fn many_small_cold_files_become_one() {
         assert_eq!(read(&journal, *index).unwrap(), [round; 800]);
     }
 }
+
+/// The journal is run by its threads while records come, go, and are evacuated and read.
+#[test]
+fn readers_and_checkpoints_beside_the_evacuating_thread_find_everything() {
+    let disk = MemoryDisk::new(6);
+    let options = Options {
+        evacuate_every: std::time::Duration::from_millis(1),
+        evacuate_age_segments: 1,
+        ..options()
+    };
+    let journal = Journal::open(disk, options, &mut Kept::default()).unwrap();
+    journal.needs_known();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| journal.run(|_| {}));
+        let mut kept = Vec::new();
+        for round in 0..200_u64 {
+            let mut batch = journal.batch();
+            for n in 0..40 {
+                let index = 1 + round * 40 + n;
+                let encode = |bytes: &mut Vec<u8>| bytes.extend_from_slice(&payload(index));
+                batch.append(SHARD, menzil_model::Class::Message, 1, encode);
+                if index % 97 == 0 {
+                    kept.push(index);
+                } else {
+                    batch.release(SHARD, index, 1);
+                }
+            }
+            if round % 3 == 0 && kept.len() > 20 {
+                batch.release(SHARD, kept.remove(0), 1);
+            }
+            drop(batch);
+            let freeze = journal.freeze(SHARD);
+            common::eventually("the commit", || journal.committed(SHARD) >= freeze.index());
+            if round % 5 == 0 {
+                journal.install_checkpoint(freeze, &[b"state"]).unwrap();
+            }
+            for (index, read) in kept.iter().zip(journal.read_many(SHARD, &kept)) {
+                assert_eq!(read.unwrap(), payload(*index));
+            }
+        }
+        journal.close();
+        writer.join().unwrap().unwrap();
+    });
+    let counters = journal.counters();
+    assert!(counters.records_evacuated > 20, "{counters:?}");
+    assert!(counters.segments_recycled > 20, "{counters:?}");
+    assert_eq!(counters.released_unknown, 0);
+}
