@@ -106,17 +106,15 @@ CASES = [
          note="RabbitMQ: 100,000", row=1, fresh=True, timed=False),
     Case("purge-10m", "purge of 10 M persistent messages", "--scenario purge --messages 10M", "recovery", {"seconds": ("<=", 0.05)},
          peers=(), row=1, fresh=True, timed=False, once=True),
-    # Disk.
+    # Disk: with consumers and after a while, so that segments are used again and not prepared.
     *(
         Case(f"written-2k-{queues}", f"fan-out of persistent 2 KiB messages to {queues} queue{'s' * (queues > 1)}",
-             f"--scenario confirm --size 2k --exchange fanout --queues {queues} --messages 50k", "disk",
-             {"disk_written_bytes_per_published_byte": ("<=", 1.3)}, peer_words=f"--scenario confirm --size 2k --exchange fanout --queues {queues} "
-             "--messages 5k", fresh=True, timed=False, peers=BOTH)
+             f"--scenario confirm --size 2k --exchange fanout --queues {queues} --consumers {queues} --ack-batch 50 --warmup 5 --seconds 5",
+             "disk", {"disk_written_bytes_per_published_byte": ("<=", 1.3)}, fresh=True, timed=False, peers=BOTH)
         for queues in (1, 6, 32)
     ),
-    Case("written-100", "100 B to one queue, acknowledged", "--scenario confirm --consumers 1 --ack-batch 1 --messages 2M", "disk",
-         {"disk_written_bytes_per_published_byte": ("<=", 2.5)},
-         peer_words="--scenario confirm --consumers 1 --ack-batch 1 --messages 100k", fresh=True, timed=False, peers=BOTH),
+    Case("written-100", "100 B to one queue, acknowledged one by one", "--scenario confirm --consumers 1 --ack-batch 1 --warmup 5 --seconds 5",
+         "disk", {"disk_written_bytes_per_published_byte": ("<=", 2.5)}, fresh=True, timed=False, peers=BOTH),
     Case("folder-empty", "data folder of an empty broker", "", "disk", {"folder_segments": ("<=", 6)}, fresh=True, kind="idle", peers=()),
     Case("folder-held", "data folder with one message unacknowledged under traffic of 100 segments (4 MiB each)",
          "--scenario confirm --consumers 1 --ack-batch 50 --hold 1 --size 2k --messages 200k", "disk", {"folder_beyond_live": ("<=", 4)},

@@ -123,6 +123,7 @@ def head(data):
     p50 = [row["latency_p50_ns"] for row in data["disk"]]
     raw = f" Raw 4 KiB overwrite + fdatasync beside the runs: {statistics.median(sync):,.0f}/s, p50 {statistics.median(p50) / 1e3:,.0f} µs." if sync else ""
     cut = "\n\n**Cut short**: the time was up before all cases were through." if data.get("cut_short") else ""
+    cut += "".join(f"\n\n**Failed**: {failure.splitlines()[0]}" for failure in data.get("failures", []))
     return f"""# Benchmarks
 
 Written by `make bench`: medians of {data['rounds']} interleaved rounds of {data['seconds']:g} s. {data['machine']}. Menzil {data['menzil']} and RabbitMQ {data['rabbitmq']} (Debian's package), both with their defaults and without plugins, but for the settings named in a row.{raw}{cut}
@@ -156,7 +157,8 @@ def cell(figures, case, mode, peer, names):
         texts.append(SHOWN[name][1](figures.median(case.key, mode, peer, name)))
     if all(text == "–" for text in texts):
         return "–"
-    return " · ".join(texts) + (" †" if figures.void(case.key, mode, peer) else "")
+    noisy = (figures.median(case.key, mode, peer, "others_share") or 0) > 0.05
+    return " · ".join(texts) + (" †" if figures.void(case.key, mode, peer) else "") + (" ‡" if noisy else "")
 
 
 def ratio(figures, case, mode, figure):
@@ -242,6 +244,7 @@ def weights(figures, drawn):
         parts.append(joined(title, image(drawn, name, title[3:]), *tables))
     if parts[2]:
         parts[2] += ("\n\nBytes written are those the disk itself counted while the case ran, after a sync before and behind it. "
+                     "‡ marks rows before which others wrote to it at more than a twentieth of that rate. "
                      "The kernel's count per process is no use here: with large folios one small commit counts as up to 1 MiB.")
     return "\n\n".join(part for part in parts if part)
 

@@ -72,6 +72,10 @@ class RabbitMq(brokers.RabbitMq):
         return True
 
 
+class CaseFailed(Exception):
+    """A case has no figures; the others go on."""
+
+
 class Runner:
     """Runs cases and keeps what they said."""
 
@@ -80,6 +84,7 @@ class Runner:
         self.folder = folder
         self.binary = str(pathlib.Path(arguments.menzil).resolve())
         self.shared = {}
+        self.failures = []
         self.results = {}
         self.disk = []
         # 10,000 connections are 10,000 files on both sides.
@@ -94,10 +99,14 @@ class Runner:
 
     def run(self, case, peer, pinned):
         mode = "pinned" if pinned else "unpinned"
-        with self.node(case, peer) as node:
-            pid = served_by(node.process.pid)
-            pin(pid, BROKER_CORE if pinned else None)
-            row = getattr(self, f"run_{case.kind}")(case, peer, node, pid, pinned)
+        try:
+            with self.node(case, peer) as node:
+                pid = served_by(node.process.pid)
+                pin(pid, BROKER_CORE if pinned else None)
+                row = getattr(self, f"run_{case.kind}")(case, peer, node, pid, pinned)
+        except (CaseFailed, brokers.BrokerFailed, OSError, subprocess.SubprocessError) as failure:
+            self.failures.append(f"{case.key}, {mode}, {peer}: {failure}")
+            return {"failed": str(failure)}
         self.results.setdefault(case.key, {}).setdefault(mode, {}).setdefault(peer, []).append(row)
         return row
 
@@ -115,7 +124,12 @@ class Runner:
         if kind not in self.shared:
             self.shared[kind] = self.make(kind, {})
             self.shared[kind].fresh()
-        yield self.shared[kind]
+        try:
+            yield self.shared[kind]
+        except Exception:
+            # Whatever a failed case left behind does not weigh on the next.
+            self.shared.pop(kind).close()
+            raise
 
     def make(self, kind, settings):
         return Menzil(self.binary, settings) if kind == MENZIL else RabbitMq()
@@ -127,8 +141,11 @@ class Runner:
             words += ["--data-dir", str(node.data_dir())]
         if case.timed:
             words += ["--seconds", str(self.arguments.seconds)]
+        others = others_write(node.data_dir()) if case.section == "disk" else None
         rows = self.bench(["amqp", "--uri", uri(node)] + words, pinned)
         row = rows[case.row]
+        if others and row.get("disk_written_bytes"):
+            row["others_share"] = others * row["seconds"] / row["disk_written_bytes"]
         if raw:
             row["raw_sync_per_second"] = raw["per_second"]
         if "folder_beyond_live" in case.asked:
@@ -157,14 +174,15 @@ class Runner:
         command = prefix(pinned) + [str(self.lapin()), uri(node), str(self.arguments.seconds)] + ["quorum"] * (peer == QUORUM)
         done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
         if done.returncode != 0:
-            raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
+            raise CaseFailed(f"{' '.join(command)}: {done.stderr.strip()}")
         return json.loads(done.stdout)
 
     def lapin(self):
         target = ROOT / "target" / "lapin"
         command = ["cargo", "build", "--release", "--quiet", "--locked", "--target-dir", str(target),
                    "--manifest-path", str(ROOT / "crates" / "bench" / "lapin" / "Cargo.toml")]
-        subprocess.run(command, check=True)
+        if subprocess.run(command).returncode != 0:
+            raise CaseFailed("the client of lapin does not build")
         return target / "release" / "menzil-bench-lapin"
 
     def raw_sync(self, pinned):
@@ -177,9 +195,9 @@ class Runner:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
         except subprocess.TimeoutExpired:
-            raise SystemExit(f"{' '.join(command)}: not done after {RUN_SECONDS_MAX} s") from None
+            raise CaseFailed(f"{' '.join(command)}: not done after {RUN_SECONDS_MAX} s") from None
         if done.returncode != 0:
-            raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
+            raise CaseFailed(f"{' '.join(command)}: {done.stderr.strip()}")
         return json.loads(done.stdout)
 
 
@@ -208,6 +226,17 @@ def served_by(pid):
 
 def resident(pid):
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def others_write(folder):
+    """Bytes per second that go to the folder's disk while nobody loads the broker."""
+    device = folder.stat().st_dev
+    stat = pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
+    if not stat.exists():
+        return None
+    before = int(stat.read_text().split()[6])
+    time.sleep(1)
+    return (int(stat.read_text().split()[6]) - before) * 512
 
 
 def live_bytes(case):

@@ -4,7 +4,7 @@ use crate::BenchError;
 use crate::histogram::Histogram;
 use crate::numbers::{count, float, nanos, ratio};
 use crate::progress::Progress;
-use crate::report::{Latency, Row, json, table};
+use crate::report::{Latency, Row, json, table, terminal_columns};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -77,7 +77,7 @@ pub(crate) fn report(args: Vec<String>) -> Result<String, BenchError> {
     Ok(if options.json {
         json(&rows)
     } else {
-        table(&rows)
+        table(&rows, terminal_columns())
     })
 }
 

@@ -82,7 +82,7 @@ fn amqp(args: Vec<String>) -> Result<String, BenchError> {
     Ok(if options.json {
         report::json(&rows)
     } else {
-        report::table(&rows)
+        report::table(&rows, report::terminal_columns())
     })
 }
 

@@ -183,7 +183,34 @@ impl Row {
 }
 
 /// One line per row under one line of titles, columns aligned; a column nobody fills is left out.
-pub(crate) fn table(rows: &[Row]) -> String {
+/// Where that is wider than `columns`, the titles stand in a column and each row in one beside it.
+pub(crate) fn table(rows: &[Row], columns: Option<usize>) -> String {
+    let lines = filled(rows);
+    let text = aligned(&lines, 2);
+    let width = text.lines().map(|line| line.chars().count()).max();
+    if columns.is_none_or(|columns| width.unwrap_or(0) <= columns) {
+        return text;
+    }
+    let titles = lines.first().map_or(0, Vec::len);
+    let turned: Vec<Vec<String>> = (0..titles)
+        .map(|title| {
+            lines
+                .iter()
+                .filter_map(|line| line.get(title).cloned())
+                .collect()
+        })
+        .collect();
+    aligned(&turned, usize::MAX)
+}
+
+/// How wide the terminal on standard output is, if there is one.
+pub(crate) fn terminal_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    (size.ws_col > 0).then(|| usize::from(size.ws_col))
+}
+
+/// The titles of the columns that anybody fills, and the cells below them.
+fn filled(rows: &[Row]) -> Vec<Vec<String>> {
     let mut lines: Vec<Vec<String>> = Vec::new();
     let all: Vec<_> = rows.iter().map(Row::cells).collect();
     let used = |column: usize| {
@@ -206,10 +233,11 @@ pub(crate) fn table(rows: &[Row]) -> String {
                 .collect(),
         );
     }
-    aligned(&lines)
+    lines
 }
 
-fn aligned(lines: &[Vec<String>]) -> String {
+/// The first columns, so many, start at one place; the others end at one.
+fn aligned(lines: &[Vec<String>], left_aligned: usize) -> String {
     let mut widths = vec![0; lines.first().map_or(0, Vec::len)];
     for line in lines {
         for (width, cell) in widths.iter_mut().zip(line) {
@@ -223,7 +251,7 @@ fn aligned(lines: &[Vec<String>]) -> String {
             .zip(&widths)
             .enumerate()
             .map(|(column, (cell, &width))| {
-                if column < 2 {
+                if column < left_aligned {
                     format!("{cell:<width$}")
                 } else {
                     format!("{cell:>width$}")
@@ -324,14 +352,15 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_empty_ones_are_left_out() {
-        let text = table(&[
+        let rows = [
             row(),
             Row {
                 scenario: "confirm-one".to_owned(),
                 latency: None,
                 ..row()
             },
-        ]);
+        ];
+        let text = table(&rows, None);
         for expected in [
             "1,000,000 messages",
             "500,000",
@@ -347,6 +376,12 @@ mod tests {
         let at = |line: &str| line.find("100 B").unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(at(lines[1]), at(lines[2]));
+        assert_eq!(table(&rows, Some(500)), text);
+        let turned = table(&rows, Some(80));
+        assert!(turned.lines().all(|line| line.chars().count() <= 80));
+        let first = turned.lines().next().unwrap();
+        let words: Vec<&str> = first.split_whitespace().collect();
+        assert_eq!(words, ["scenario", "transient", "confirm-one"]);
     }
 
     #[test]

@@ -474,9 +474,15 @@ fn a_new_secret_is_checked_while_the_connection_goes_on() {
 
 #[test]
 fn help_shows_what_the_load_generator_takes() {
-    for arguments in [&["help", "bench"], &["bench", "--help"]] {
+    for (arguments, shown) in [
+        (&["help", "bench"][..], "menzil bench amqp"),
+        (&["bench", "--help"], "menzil bench disk"),
+        (&["bench"], "menzil bench amqp"),
+        (&["bench", "amqp", "--help"], "--scenario NAME"),
+        (&["bench", "disk", "--help"], "--dir DIR"),
+    ] {
         let help = text(&run(arguments).stdout);
-        assert!(help.contains("--scenario NAME"), "{help}");
+        assert!(help.contains(shown), "{help}");
     }
 }
 
