@@ -4,7 +4,7 @@
 //! into bytes. The driver carries both out:
 //!
 //! 1. read the socket, call [`Inbound::receive`] with the bytes;
-//! 2. carry out the [`Action`]s in order: a command in the shard, its effects to the
+//! 2. carry out the [`Action`]s in order, as they come to a [`Sink`] or from a list of them: a command in the shard, its effects to the
 //!    [`Outbound`] of the connection that they name (and a refusal of this connection's request
 //!    also to [`Inbound::channel_refused`] or [`Inbound::connection_refused`], a closed channel to
 //!    [`Inbound::channel_closed`], before the next input), what the session sends itself to [`Outbound::send`];
