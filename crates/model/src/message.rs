@@ -6,18 +6,54 @@ use crate::name::Name;
 
 /// What a publisher handed in: envelope, properties and body. Cheap to share behind an `Arc`.
 ///
-/// Exchange, routing key, properties and a small body lie in one allocation of their own, so
-/// that a queued message of sixteen bytes never pins a read buffer.
+/// Exchange, routing key, properties and a small body lie in one allocation of their own, with
+/// the other fields where they are short, so that a queued message of sixteen bytes never pins a
+/// read buffer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
-    /// exchange ++ routing key ++ properties ++ inline body
-    data: Bytes,
+    data: Data,
     exchange_bytes: u8,
     routing_key_bytes: u8,
     properties_bytes: u32,
     /// The body's parts after the inline one; each at most one journal chunk.
     chunks: Vec<Bytes>,
     body_bytes: u64,
+}
+
+/// Bytes of a message that lie beside its other fields, in one allocation with them.
+const SHORT_BYTES_MAX: usize = 134;
+
+/// exchange ++ routing key ++ properties ++ inline body
+#[derive(Clone, PartialEq, Eq)]
+enum Data {
+    /// Zeros after the length.
+    Short {
+        length: u8,
+        bytes: [u8; SHORT_BYTES_MAX],
+    },
+    Long(Bytes),
+}
+
+impl Data {
+    fn of(data: &[u8]) -> Self {
+        let mut bytes = [0; SHORT_BYTES_MAX];
+        match bytes.get_mut(..data.len()) {
+            Some(place) => {
+                place.copy_from_slice(data);
+                let length = u8::try_from(data.len()).unwrap_or(u8::MAX);
+                Self::Short { length, bytes }
+            }
+            None => Self::Long(Bytes::copy_from_slice(data)),
+        }
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Short { length, bytes } => bytes.get(..usize::from(*length)).unwrap_or_default(),
+            Self::Long(bytes) => bytes,
+        }
+    }
 }
 
 impl Message {
@@ -51,7 +87,11 @@ impl Message {
             parts
         };
         Self {
-            data: Bytes::from(data),
+            data: if data.len() <= SHORT_BYTES_MAX {
+                Data::of(&data)
+            } else {
+                Data::Long(Bytes::from(data))
+            },
             exchange_bytes: u8::try_from(exchange.len()).unwrap_or(u8::MAX),
             routing_key_bytes: u8::try_from(routing_key.len()).unwrap_or(u8::MAX),
             properties_bytes: u32::try_from(properties.len()).unwrap_or(u32::MAX),
@@ -65,13 +105,26 @@ impl Message {
     pub fn copied(exchange: &[u8], routing_key: &[u8], properties: &[u8], body: &[u8]) -> Self {
         let exchange = exchange.get(..Name::BYTES_MAX).unwrap_or(exchange);
         let routing_key = routing_key.get(..Name::BYTES_MAX).unwrap_or(routing_key);
-        let mut data =
-            Vec::with_capacity(exchange.len() + routing_key.len() + properties.len() + body.len());
-        for part in [exchange, routing_key, properties, body] {
-            data.extend_from_slice(part);
-        }
+        let parts = [exchange, routing_key, properties, body];
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let data = if length <= SHORT_BYTES_MAX {
+            let mut bytes = [0; SHORT_BYTES_MAX];
+            let mut rest = bytes.as_mut_slice();
+            for part in parts {
+                if let Some((place, left)) = rest.split_at_mut_checked(part.len()) {
+                    place.copy_from_slice(part);
+                    rest = left;
+                } else {
+                    break;
+                }
+            }
+            let length = u8::try_from(length).unwrap_or(u8::MAX);
+            Data::Short { length, bytes }
+        } else {
+            Data::Long(Bytes::from(parts.concat()))
+        };
         Self {
-            data: Bytes::from(data),
+            data,
             exchange_bytes: u8::try_from(exchange.len()).unwrap_or(u8::MAX),
             routing_key_bytes: u8::try_from(routing_key.len()).unwrap_or(u8::MAX),
             properties_bytes: u32::try_from(properties.len()).unwrap_or(u32::MAX),
@@ -91,6 +144,7 @@ impl Message {
     /// The exchange it was published to; empty is the default exchange.
     pub fn exchange(&self) -> &[u8] {
         self.data
+            .as_slice()
             .get(..usize::from(self.exchange_bytes))
             .unwrap_or_default()
     }
@@ -98,6 +152,7 @@ impl Message {
     /// The routing key it was published with.
     pub fn routing_key(&self) -> &[u8] {
         self.data
+            .as_slice()
             .get(usize::from(self.exchange_bytes)..self.properties_start())
             .unwrap_or_default()
     }
@@ -105,13 +160,17 @@ impl Message {
     /// Property flags and list, as they came; see [`crate::Properties`].
     pub fn properties(&self) -> &[u8] {
         self.data
+            .as_slice()
             .get(self.properties_start()..self.body_start())
             .unwrap_or_default()
     }
 
     /// Exchange, routing key and properties, one after the other.
     pub fn envelope(&self) -> &[u8] {
-        self.data.get(..self.body_start()).unwrap_or_default()
+        self.data
+            .as_slice()
+            .get(..self.body_start())
+            .unwrap_or_default()
     }
 
     /// Lengths of exchange, routing key and properties.
@@ -125,7 +184,10 @@ impl Message {
 
     /// The part of the body that lies beside the envelope; empty where the body is in chunks.
     pub fn inline_body(&self) -> &[u8] {
-        self.data.get(self.body_start()..).unwrap_or_default()
+        self.data
+            .as_slice()
+            .get(self.body_start()..)
+            .unwrap_or_default()
     }
 
     /// The parts of a large body, in order; empty where it lies beside the envelope.
@@ -135,7 +197,10 @@ impl Message {
 
     /// The body as parts that share this message's memory, in order, none of them empty.
     pub fn body_parts(&self) -> impl Iterator<Item = Bytes> + '_ {
-        let inline = self.data.slice(self.body_start().min(self.data.len())..);
+        let inline = match &self.data {
+            Data::Short { .. } => Bytes::copy_from_slice(self.inline_body()),
+            Data::Long(bytes) => bytes.slice(self.body_start().min(bytes.len())..),
+        };
         std::iter::once(inline)
             .chain(self.chunks.iter().cloned())
             .filter(|part| !part.is_empty())
@@ -148,7 +213,7 @@ impl Message {
 
     /// Bytes of memory that the message pins: envelope, properties and body.
     pub fn total_bytes(&self) -> u64 {
-        self.data.len() as u64 + self.chunks.iter().map(|c| c.len() as u64).sum::<u64>()
+        self.data.as_slice().len() as u64 + self.chunks.iter().map(|c| c.len() as u64).sum::<u64>()
     }
 }
 
