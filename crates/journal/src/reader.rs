@@ -51,7 +51,7 @@ impl<D: Disk> Journal<D> {
         &self,
         shard: ShardId,
         indexes: &[u64],
-        each: &mut dyn FnMut(usize, Result<&[u8], ReadError>),
+        each: &mut impl FnMut(usize, Result<&[u8], ReadError>),
     ) {
         let committed = self.committed(shard);
         let on_disk = indexes.partition_point(|index| *index <= committed);
