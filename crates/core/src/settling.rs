@@ -1,6 +1,10 @@
 //! Settles of durable entries that are applied and not yet written. They need no sync of
 //! their own, so they gather; but they are written before any other fact, so that a settle is
 //! never behind a later publish.
+//!
+//! Nobody asked for those of deliveries without acknowledgement. Where there are no others, and
+//! no confirm tells how far the journal is, a message may be written before them: else each
+//! message that goes straight through would have a record of its settle alone.
 
 use menzil_model::fact::{Range, Ranges, Why};
 use menzil_model::{Fact, QueueId, Sequence};
@@ -11,6 +15,8 @@ use crate::log::Log;
 #[derive(Debug, Default)]
 pub(crate) struct Settling {
     runs: Vec<(QueueId, Why, Ranges)>,
+    /// A client asked for one of them.
+    is_asked: bool,
 }
 
 /// Runs that are looked through for one to go on with: a consumer that acknowledges and rejects
@@ -21,8 +27,18 @@ const RUNS_AT_ONCE: usize = 8;
 const RANGES_MAX: usize = 1024;
 
 impl Settling {
-    /// Notes that an entry was settled.
+    /// Notes that an entry was settled because a client said so.
     pub(crate) fn add(&mut self, queue: QueueId, sequence: Sequence, why: Why) {
+        self.is_asked = true;
+        self.note(queue, sequence, why);
+    }
+
+    /// Notes that an entry went out to a consumer that acknowledges nothing.
+    pub(crate) fn add_unasked(&mut self, queue: QueueId, sequence: Sequence) {
+        self.note(queue, sequence, Why::Acknowledged);
+    }
+
+    fn note(&mut self, queue: QueueId, sequence: Sequence, why: Why) {
         let one = Range {
             first: sequence,
             last: sequence,
@@ -46,8 +62,16 @@ impl Settling {
         self.runs.push((queue, why, Ranges::from_slice(&[one])));
     }
 
+    /// Writes what gathered, if a client asked for some of it.
+    pub(crate) fn write_asked(&mut self, log: &mut dyn Log) {
+        if self.is_asked {
+            self.write(log);
+        }
+    }
+
     /// Writes what gathered.
     pub(crate) fn write(&mut self, log: &mut dyn Log) {
+        self.is_asked = false;
         for (queue, why, ranges) in self.runs.drain(..) {
             log.append_lazy(&Fact::Settled { queue, ranges, why });
         }

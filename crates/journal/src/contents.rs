@@ -216,13 +216,19 @@ impl Run {
         (at == index).then_some(rank)
     }
 
-    /// From where to where in the file the record lies.
-    pub(crate) fn stretch(&self, index: u64, end: u64) -> Option<Range<u64>> {
-        self.rank(index)?;
+    /// From where to where in the file the record lies, and up to which index those after it
+    /// do so too.
+    pub(crate) fn stretch(&self, index: u64, end: u64) -> Option<(Range<u64>, u64)> {
+        let rank = self.rank(index)?;
         let at = self.mark_before(index)?;
         let next = self.marks.get(at + 1);
         let end = next.map_or(end, |next| u64::from(next.offset));
-        Some(u64::from(self.marks.get(at)?.offset)..end)
+        let last = if self.gaps.is_empty() {
+            index + u64::from(self.end_rank(at) - rank - 1)
+        } else {
+            index
+        };
+        Some((u64::from(self.marks.get(at)?.offset)..end, last))
     }
 
     /// The records from `first` to `last`, by index and rank.

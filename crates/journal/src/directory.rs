@@ -81,6 +81,8 @@ pub(crate) struct Place<F> {
     pub(crate) segment: Segment<F>,
     /// From a record at or shortly before it to one after it, or to the end.
     pub(crate) stretch: Range<u64>,
+    /// From its index up to this one there are records, and they begin in that stretch.
+    pub(crate) last: u64,
 }
 
 impl<F> Default for Directory<F> {
@@ -480,9 +482,11 @@ impl Places {
 impl<F> Entry<F> {
     fn place(&self, position: Position) -> Option<Place<F>> {
         let run = self.contents.runs.get(&position.shard)?;
+        let (stretch, last) = run.stretch(position.index, self.contents.end)?;
         Some(Place {
-            stretch: run.stretch(position.index, self.contents.end)?,
             segment: self.segment.clone(),
+            stretch,
+            last,
         })
     }
 

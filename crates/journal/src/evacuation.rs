@@ -5,9 +5,10 @@
 //! one; a record that cannot be read stays where it is, and its file with it.
 //!
 //! The debt is what the dead bytes of such files are over what is tolerated: as much as is
-//! needed, and [`TOLERATED_SEGMENTS`] segments. Each step pays a part of it.
+//! needed, and [`TOLERATED_SEGMENTS`] segments. Each step pays a part of it. Where there is none,
+//! a file that is being used up is left alone: what would be copied of it is soon gone anyway.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -35,6 +36,23 @@ pub(crate) struct Evacuation {
 struct State {
     /// Files with a record that cannot be read: they stay as they are.
     stuck: BTreeSet<u64>,
+    /// How many records of each file were needed at the last look.
+    needed: BTreeMap<u64, u64>,
+}
+
+impl State {
+    /// Looks at all files; those of which fewer records are needed than the last time are being
+    /// used up.
+    fn look<F>(&mut self, directory: &Directory<F>) -> BTreeSet<u64> {
+        let live = |entry: &Entry<F>| (entry.segment.id, entry.contents.live());
+        let now: BTreeMap<u64, u64> = directory.entries().map(live).collect();
+        let before = std::mem::replace(&mut self.needed, now);
+        let falls = |(file, live): (&u64, &u64)| {
+            let fewer = before.get(file).is_some_and(|before| live < before);
+            fewer.then_some(*file)
+        };
+        self.needed.iter().filter_map(falls).collect()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -85,7 +103,8 @@ impl<D: Disk> Journal<D> {
         }
         let mut state = locked(&self.evacuation.state);
         self.check()?;
-        let work = self.choose(&state, self.options.evacuate_bytes, false);
+        let falling = state.look(&reading(&self.directory));
+        let work = self.choose(&state, &falling, self.options.evacuate_bytes, false);
         if work.loads.is_empty() {
             return Ok(None);
         }
@@ -95,7 +114,8 @@ impl<D: Disk> Journal<D> {
         }
         // In the reserve's space only what sets a whole file free is worth it.
         let room = self.options.evacuation_reserve_bytes / 8 * 7;
-        let work = self.choose(&state, room.saturating_sub(ROOM_FOR_HEADERS), true);
+        let room = room.saturating_sub(ROOM_FOR_HEADERS);
+        let work = self.choose(&state, &falling, room, true);
         let done = if work.loads.is_empty() {
             Ok(Evacuated::default())
         } else {
@@ -171,7 +191,7 @@ impl<D: Disk> Journal<D> {
 
     /// Looks for the worst files and for what of them is to be saved in one step, which has room
     /// for so many bytes.
-    fn choose(&self, state: &State, room: u64, whole: bool) -> Work {
+    fn choose(&self, state: &State, falling: &BTreeSet<u64>, room: u64, whole: bool) -> Work {
         let checkpoints = locked(&self.checkpoints).clone();
         let directory = reading(&self.directory);
         let mut victims = victims(&directory, &checkpoints, &self.options, &state.stuck);
@@ -182,6 +202,9 @@ impl<D: Disk> Journal<D> {
         let debt = dead.sum::<u64>().saturating_sub(tolerated);
         if self.debt.swap(debt, Ordering::Relaxed) > debt {
             self.tell_room();
+        }
+        if debt == 0 {
+            victims.retain(|victim| !falling.contains(&victim.file));
         }
         victims.sort_by_key(|victim| victim.live_bytes * 1024 / victim.length.max(1));
         let mut room = room;

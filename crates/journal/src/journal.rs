@@ -49,6 +49,10 @@ pub struct Journal<D: Disk> {
     pub(crate) checkpoint_bytes: AtomicU64,
     /// Records committed when it last said so.
     pub(crate) checkpoint_told_at: AtomicU64,
+    /// The last word on it.
+    pub(crate) checkpoint_told: AtomicU64,
+    /// What a record adds to it, as learnt.
+    pub(crate) checkpoint_record_bytes: AtomicU64,
     pub(crate) failure: OnceLock<StorageError>,
     pub(crate) report: OpenReport,
     pub(crate) _lock: D::Lock,

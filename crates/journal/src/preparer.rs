@@ -244,10 +244,21 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Says how large the next checkpoints of all shards may be, so that there is room for them
-    /// on a full disk too. Between two words on it the journal counts what is appended.
+    /// on a full disk too. Between two words on it the journal counts what is appended, and it
+    /// learns from them what a record adds: one that names many queues adds much.
     pub fn expect_checkpoint_bytes(&self, bytes: u64) {
-        self.checkpoint_told_at
-            .store(self.counts.read().records, Ordering::Relaxed);
+        let records = self.counts.read().records;
+        let told_at = self.checkpoint_told_at.swap(records, Ordering::Relaxed);
+        let told = self.checkpoint_told.swap(bytes, Ordering::Relaxed);
+        let since = records.saturating_sub(told_at);
+        if since >= LEARNT_FROM_RECORDS {
+            let each = bytes.saturating_sub(told).div_ceil(since);
+            let known = self.checkpoint_record_bytes.load(Ordering::Relaxed);
+            // What is drained meanwhile hides it, so it is forgotten only by and by.
+            let kept = known - known / 64;
+            self.checkpoint_record_bytes
+                .store(each.max(kept), Ordering::Relaxed);
+        }
         let before = self.checkpoint_bytes.load(Ordering::Relaxed);
         if bytes <= before && before <= bytes.saturating_mul(4).max(1 << 20) {
             return;
@@ -267,7 +278,8 @@ impl<D: Disk> Journal<D> {
         let told_at = self.checkpoint_told_at.load(Ordering::Relaxed);
         let record_bytes = (counters.bytes / counters.records.max(1)).max(RECORD_BYTES_LIKELY);
         let records = counters.records.saturating_sub(told_at) + self.room.free() / record_bytes;
-        told.saturating_add(records.saturating_mul(CHECKPOINT_BYTES_PER_RECORD))
+        let each = self.checkpoint_record_bytes.load(Ordering::Relaxed);
+        told.saturating_add(records.saturating_mul(each.max(CHECKPOINT_RECORD_BYTES_LEAST)))
     }
 
     /// The checkpoints' reserve was used or has to grow.
@@ -466,8 +478,11 @@ pub(crate) fn name_of(id: u64, kind: Kind) -> Name {
         Kind::Cold => Name::Cold(id),
     }
 }
-/// What a checkpoint says of one message in one queue, about.
-const CHECKPOINT_BYTES_PER_RECORD: u64 = 24;
+/// What a checkpoint says of one message in one queue, about: entries that are alike take one
+/// byte or two in a packed page.
+const CHECKPOINT_RECORD_BYTES_LEAST: u64 = 4;
+/// Fewer may all lie in pages that are not packed yet.
+const LEARNT_FROM_RECORDS: u64 = 16 << 10;
 /// Few records are shorter than this.
 const RECORD_BYTES_LIKELY: u64 = 128;
 

@@ -4,6 +4,7 @@
 //! for; a segment that is recycled under a reader fails the salted checksum, and the record is
 //! then looked for again.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use menzil_model::{Position, ShardId};
@@ -23,6 +24,9 @@ pub(crate) type Record = (RecordHeader, Vec<u8>);
 
 type Read = Result<Record, ReadError>;
 
+/// Hears of each record that was asked for, by its place among them: once, in any order.
+type Each<'a> = dyn FnMut(usize, Result<(RecordHeader, &[u8]), ReadError>) + 'a;
+
 impl<D: Disk> Journal<D> {
     /// The payload of a record, wherever it is on its way: pending, in flight or on disk.
     pub fn read(&self, position: Position) -> Result<Vec<u8>, ReadError> {
@@ -32,66 +36,90 @@ impl<D: Disk> Journal<D> {
 
     /// The payloads of records, which come ascending; neighbours are read at once.
     pub fn read_many(&self, shard: ShardId, indexes: &[u64]) -> Vec<Result<Vec<u8>, ReadError>> {
-        let committed = self.committed(shard);
-        let on_disk = indexes.partition_point(|index| *index <= committed);
-        let (on_disk, rest) = indexes.split_at(on_disk);
-        let records = self.read_records(shard, on_disk);
-        let payload = |record: Read| record.map(|(_, payload)| payload);
-        let mut read: Vec<_> = records.into_iter().map(payload).collect();
-        read.extend(rest.iter().map(|index| {
-            let position = Position {
-                shard,
-                index: *index,
-            };
-            if let Some(payload) = self.read_uncommitted(position) {
-                return Ok(payload);
+        let mut read: Vec<_> = gone(shard, indexes).collect();
+        self.read_each(shard, indexes, &mut |at, payload| {
+            if let Some(read) = read.get_mut(at) {
+                *read = payload.map(<[u8]>::to_vec);
             }
-            // It was committed meanwhile, or never was.
-            let record = self.read_records(shard, &[*index]).pop();
-            record.map_or(Err(ReadError::Gone(position)), payload)
-        }));
+        });
         read
     }
 
-    /// As [`read_many`](Self::read_many), of records that are on disk.
+    /// As [`read_many`](Self::read_many), without a copy: `each` sees every payload where it was
+    /// read, once, with its place among the indexes. Those that fail may come last.
+    pub fn read_each(
+        &self,
+        shard: ShardId,
+        indexes: &[u64],
+        each: &mut impl FnMut(usize, Result<&[u8], ReadError>),
+    ) {
+        let committed = self.committed(shard);
+        let on_disk = indexes.partition_point(|index| *index <= committed);
+        let (on_disk, rest) = indexes.split_at(on_disk);
+        self.visit_records(shard, on_disk, &mut |at, record| {
+            each(at, record.map(|(_, payload)| payload));
+        });
+        for (at, index) in (on_disk.len()..).zip(rest) {
+            let index = *index;
+            if let Some(payload) = self.read_uncommitted(Position { shard, index }) {
+                each(at, Ok(&payload));
+                continue;
+            }
+            // It was committed meanwhile, or never was.
+            self.visit_records(shard, &[index], &mut |_, record| {
+                each(at, record.map(|(_, payload)| payload));
+            });
+        }
+    }
+
+    /// Records that are on disk, with their headers.
     pub(crate) fn read_records(&self, shard: ShardId, indexes: &[u64]) -> Vec<Read> {
-        let gone = |index: &u64| {
-            Err(ReadError::Gone(Position {
-                shard,
-                index: *index,
-            }))
-        };
-        let mut read: Vec<Read> = indexes.iter().map(gone).collect();
+        let mut read: Vec<Read> = gone(shard, indexes).collect();
+        self.visit_records(shard, indexes, &mut |at, record| {
+            if let Some(read) = read.get_mut(at) {
+                *read = record.map(|(header, payload)| (header, payload.to_vec()));
+            }
+        });
+        read
+    }
+
+    fn visit_records(&self, shard: ShardId, indexes: &[u64], each: &mut Each<'_>) {
         let mut wanted: Vec<(usize, u64)> = (0..).zip(indexes.iter().copied()).collect();
-        for _ in 0..ATTEMPTS_MAX {
-            self.read_from_disk(shard, &wanted, &mut read);
-            // A file that was set free under the reader is in the directory no more.
-            let again = |(place, index): &(usize, u64)| {
-                let position = Position {
-                    shard,
-                    index: *index,
+        let mut buffer = Vec::new();
+        for attempt in 1..=ATTEMPTS_MAX {
+            let mut corrupt = Vec::new();
+            let mut sort =
+                |at: usize, record: Result<(RecordHeader, &[u8]), ReadError>| match record {
+                    Err(ReadError::Corrupt { .. }) => corrupt.extend(record.err().map(|e| (at, e))),
+                    Ok(_) | Err(ReadError::Gone(_) | ReadError::Io(_)) => each(at, record),
                 };
-                match read.get(*place) {
-                    Some(Err(ReadError::Corrupt { segment, .. })) => {
-                        let directory = reading(&self.directory);
-                        directory.entry(*segment).is_none() && directory.find(position).is_some()
-                    }
-                    _ => false,
+            self.read_from_disk(shard, &wanted, &mut buffer, &mut sort);
+            wanted.clear();
+            for (at, error) in corrupt {
+                let ReadError::Corrupt {
+                    position, segment, ..
+                } = error
+                else {
+                    continue;
+                };
+                let directory = reading(&self.directory);
+                let is_there = directory.entry(segment).is_some();
+                // A file that was set free under the reader is in the directory no more.
+                let again = !is_there && attempt < ATTEMPTS_MAX;
+                let again = again && directory.find(position).is_some();
+                drop(directory);
+                if again {
+                    wanted.push((at, position.index));
+                } else if is_there {
+                    each(at, Err(error));
+                } else {
+                    each(at, Err(ReadError::Gone(position)));
                 }
-            };
-            wanted.retain(again);
+            }
             if wanted.is_empty() {
                 break;
             }
         }
-        for (payload, index) in read.iter_mut().zip(indexes) {
-            if let Err(ReadError::Corrupt { segment, .. }) = payload
-                && reading(&self.directory).entry(*segment).is_none()
-            {
-                *payload = gone(index);
-            }
-        }
-        read
     }
 
     /// Records move from pending to flight to disk, so they are looked for in that order.
@@ -103,58 +131,73 @@ impl<D: Disk> Journal<D> {
         pending.or_else(|| reading(&self.flight).find(position).map(<[u8]>::to_vec))
     }
 
-    fn read_from_disk(&self, shard: ShardId, wanted: &[(usize, u64)], read: &mut [Read]) {
+    fn read_from_disk(
+        &self,
+        shard: ShardId,
+        wanted: &[(usize, u64)],
+        buffer: &mut Vec<u8>,
+        each: &mut Each<'_>,
+    ) {
         let mut group: Option<Group<D::File>> = None;
         for (target, index) in wanted {
-            let position = Position {
-                shard,
-                index: *index,
-            };
+            let (target, index) = (*target, *index);
+            let position = Position { shard, index };
+            if let Some(group) = &mut group
+                && index <= group.known_until
+            {
+                group.wanted.push((target, position));
+                continue;
+            }
             let Some(place) = reading(&self.directory).find(position) else {
-                if let Some(read) = read.get_mut(*target) {
-                    *read = Err(ReadError::Gone(position));
-                }
+                each(target, Err(ReadError::Gone(position)));
                 continue;
             };
             match &mut group {
-                Some(group) if group.takes(&place) => group.add(&place, *target, position),
+                Some(group) if group.takes(&place) => group.add(&place, target, position),
                 _ => {
-                    let next = Group::new(place, *target, position);
+                    let next = Group::new(place, target, position);
                     if let Some(full) = group.replace(next) {
-                        self.read_group(&full, read);
+                        self.read_group(&full, buffer, each);
                     }
                 }
             }
         }
         if let Some(last) = group {
-            self.read_group(&last, read);
+            self.read_group(&last, buffer, each);
         }
     }
 
-    fn read_group(&self, group: &Group<D::File>, read: &mut [Read]) {
-        let found = group.read();
+    fn read_group(&self, group: &Group<D::File>, buffer: &mut Vec<u8>, each: &mut Each<'_>) {
+        group.read(buffer, each);
         self.counts.read_group(
             group.wanted.len() as u64,
             group.stretch.end - group.stretch.start,
         );
-        for ((target, _), payload) in group.wanted.iter().zip(found) {
-            if let Some(read) = read.get_mut(*target) {
-                *read = payload;
-            }
-        }
     }
+}
+
+/// What is said of records until they are read.
+fn gone<T>(shard: ShardId, indexes: &[u64]) -> impl Iterator<Item = Result<T, ReadError>> {
+    let gone = move |index: &u64| {
+        let index = *index;
+        Err(ReadError::Gone(Position { shard, index }))
+    };
+    indexes.iter().map(gone)
 }
 
 /// Records that are read at once.
 struct Group<F> {
     segment: Segment<F>,
     stretch: Range<u64>,
+    /// Records up to this index, from the last on, lie in the stretch too.
+    known_until: u64,
     wanted: Vec<(usize, Position)>,
 }
 
 impl<F: DiskFile> Group<F> {
     fn new(place: Place<F>, target: usize, position: Position) -> Self {
         Self {
+            known_until: known_until(&place),
             stretch: bounded(&place.stretch),
             segment: place.segment,
             wanted: vec![(target, position)],
@@ -171,59 +214,65 @@ impl<F: DiskFile> Group<F> {
 
     fn add(&mut self, place: &Place<F>, target: usize, position: Position) {
         self.stretch.end = self.stretch.end.max(bounded(&place.stretch).end);
+        self.known_until = known_until(place);
         self.wanted.push((target, position));
     }
 
-    fn read(&self) -> Vec<Read> {
-        let mut bytes = vec![0; to_usize(self.stretch.end - self.stretch.start)];
-        if let Err(error) = self.segment.file.read_at(&mut bytes, self.stretch.start) {
-            let error = |_: &(usize, Position)| Err(ReadError::Io(copy(&error)));
-            return self.wanted.iter().map(error).collect();
+    fn read(&self, buffer: &mut Vec<u8>, each: &mut Each<'_>) {
+        buffer.resize(to_usize(self.stretch.end - self.stretch.start), 0);
+        if let Err(error) = self.segment.file.read_at(buffer, self.stretch.start) {
+            for (target, _) in &self.wanted {
+                each(*target, Err(ReadError::Io(copy(&error))));
+            }
+            return;
         }
         let walk = Walk {
-            bytes: &bytes,
+            bytes: buffer,
             start: self.stretch.start,
             salt: self.segment.salt,
         };
         let mut at = 0;
-        self.wanted
-            .iter()
-            .map(|(_, position)| {
-                // Whatever is wrong on the way may lie before this record: it is looked for
-                // again with more care.
-                let found = walk.find(*position, at, false);
-                let found = found.or_else(|| walk.find(*position, 0, true));
-                let Some((offset, header)) = found else {
-                    return Err(self.corrupt(*position, self.stretch.start, 0, 0));
-                };
-                at = offset;
-                let payload = self.payload(&bytes, offset, header, *position)?;
-                Ok((header, payload))
-            })
-            .collect()
+        for (target, position) in &self.wanted {
+            // Whatever is wrong on the way may lie before this record: it is looked for
+            // again with more care.
+            let found = walk.find(*position, at, false);
+            let found = found.or_else(|| walk.find(*position, 0, true));
+            let Some((offset, header)) = found else {
+                each(
+                    *target,
+                    Err(self.corrupt(*position, self.stretch.start, 0, 0)),
+                );
+                continue;
+            };
+            at = offset;
+            match self.payload(buffer, offset, header, *position) {
+                Ok(payload) => each(*target, Ok((header, &payload))),
+                Err(error) => each(*target, Err(error)),
+            }
+        }
     }
 
     /// The payload of the record at `at` of the bytes, which may end before it does.
-    fn payload(
+    fn payload<'a>(
         &self,
-        bytes: &[u8],
+        bytes: &'a [u8],
         at: u64,
         header: RecordHeader,
         position: Position,
-    ) -> Result<Vec<u8>, ReadError> {
+    ) -> Result<Cow<'a, [u8]>, ReadError> {
         let offset = self.stretch.start + at;
         if header.flags & DROPPED != 0 {
             return Err(ReadError::Gone(position));
         }
         let rest = bytes.get(to_usize(at)..).unwrap_or_default();
         let payload = if let Some(payload) = record::payload(rest, &header) {
-            payload.to_vec()
+            Cow::Borrowed(payload)
         } else {
             let mut payload = vec![0; to_usize(u64::from(header.length))];
             let start = offset + record::HEADER_BYTES;
             let read = self.segment.file.read_at(&mut payload, start);
             read.map_err(ReadError::Io)?;
-            payload
+            Cow::Owned(payload)
         };
         let actual = checksum(&payload);
         if actual != header.payload_crc {
@@ -307,6 +356,15 @@ fn bounded(stretch: &Range<u64>) -> Range<u64> {
         return start..end;
     }
     start..(start + REACH_MAX + record::HEADER_BYTES).min(end)
+}
+
+/// Of a stretch that is not read as a whole nothing is known but that its record begins in it.
+fn known_until<F>(place: &Place<F>) -> u64 {
+    if bounded(&place.stretch) == place.stretch {
+        place.last
+    } else {
+        0
+    }
 }
 
 fn copy(error: &std::io::Error) -> std::io::Error {

@@ -129,6 +129,8 @@ impl<D: Disk> Journal<D> {
             room_hook: OnceLock::new(),
             debt: AtomicU64::new(0),
             checkpoint_told_at: AtomicU64::new(0),
+            checkpoint_told: AtomicU64::new(0),
+            checkpoint_record_bytes: AtomicU64::new(0),
             failure: OnceLock::new(),
             report,
             _lock: lock,

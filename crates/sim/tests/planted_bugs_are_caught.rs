@@ -45,6 +45,11 @@ fn a_recycled_segment_that_is_needed_is_caught() {
 }
 
 #[test]
+fn a_cold_file_that_is_not_synced_is_caught() {
+    is_caught(Sabotage::ColdUnsynced, 8, 600, "cannot be read");
+}
+
+#[test]
 fn a_lost_mark_of_deliveries_is_caught() {
     is_caught(Sabotage::DeliveringLost, 20, 200, "not flagged");
 }
@@ -106,5 +111,5 @@ fn a_failed_sync_that_is_ignored_is_caught() {
 
 #[test]
 fn a_full_disk_that_is_ignored_is_caught() {
-    is_caught(Sabotage::RoomIgnored, 17, 1000, "full disk");
+    is_caught(Sabotage::RoomIgnored, 153, 1000, "full disk");
 }

@@ -159,14 +159,28 @@ impl Shard {
         *of_shard += count;
     }
 
-    /// Settles one entry that is out with a consumer: applied at once, written with others before
-    /// the next fact.
-    pub(super) fn settle(&mut self, (id, place): (QueueId, Place), sequence: Sequence, why: Why) {
-        let Some(queue) = self.queues.at_mut(place, id) else {
-            return;
+    /// Settles one entry that is out with a consumer, as a client asks: applied at once, written
+    /// with others before the next fact.
+    pub(super) fn settle(&mut self, at: (QueueId, Place), sequence: Sequence, why: Why) {
+        if self.settle_entry(at, sequence, why) {
+            self.settling.add(at.0, sequence, why);
+        }
+    }
+
+    /// Settles one entry that goes to who acknowledges nothing.
+    pub(super) fn settle_unasked(&mut self, at: (QueueId, Place), sequence: Sequence) {
+        if self.settle_entry(at, sequence, Why::Acknowledged) {
+            self.settling.add_unasked(at.0, sequence);
+        }
+    }
+
+    /// Whether it is to be written.
+    fn settle_entry(&mut self, at: (QueueId, Place), sequence: Sequence, why: Why) -> bool {
+        let Some(queue) = self.queues.at_mut(at.1, at.0) else {
+            return false;
         };
         let Some(durable) = queue.index.settle(sequence, &mut self.releases) else {
-            return;
+            return false;
         };
         if why == Why::Acknowledged {
             queue.counters.acknowledged += 1;
@@ -175,9 +189,7 @@ impl Shard {
             queue.counters.rejected += 1;
             self.counters.rejected += 1;
         }
-        if durable {
-            self.settling.add(id, sequence, why);
-        }
+        durable
     }
 
     fn apply_delivering(&mut self, index: u64, queue: QueueId, below: Sequence) {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use menzil_model::fact::Why;
 use menzil_model::{ConnectionId, Fact, Message, QueueId};
 
 use super::{Connection, Shard};
@@ -159,7 +158,7 @@ impl Shard {
             content: Carried::Stored(message),
         });
         if no_ack {
-            self.settle((id, place), item.sequence, Why::Acknowledged);
+            self.settle_unasked((id, place), item.sequence);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::slots::Place;
 use crate::turn::Turn;
 
 /// Messages that are asked for at once.
-const RUN_MESSAGES_MAX: usize = 256;
+const RUN_MESSAGES_MAX: usize = 512;
 
 impl Shard {
     /// The message of the head; asks the driver for it, and some behind it, where it is not in

@@ -1,7 +1,6 @@
 //! `basic.get`. Where the message is not in memory, or the client has not taken what it asked for
 //! before, the channel is parked: what it asks next waits too, so that answers keep their order.
 
-use menzil_model::fact::Why;
 use menzil_model::{ConnectionId, Name, QueueId};
 
 use super::Shard;
@@ -84,7 +83,7 @@ impl Shard {
         };
         turn.send(key, after, output);
         if no_ack {
-            self.settle((id, place), item.sequence, Why::Acknowledged);
+            self.settle_unasked((id, place), item.sequence);
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use menzil_model::fact::{Chunks, Entries, Entry, Extent, Origin, PublishedRef, Why};
+use menzil_model::fact::{Chunks, Entries, Entry, Extent, Origin, PublishedRef};
 use menzil_model::{DeliveryTag, Message, QueueId, Sequence};
 
 use super::Shard;
@@ -64,6 +64,7 @@ impl Shard {
         turn: &mut Turn<'_>,
         publish: &'a PublishRef<'a>,
         route: &'a Route,
+        is_confirmed: bool,
     ) -> Option<Passage<'a>> {
         let body = match publish.body {
             Body::Whole(body) if body.len() <= self.settings.chunk_bytes => body,
@@ -101,7 +102,12 @@ impl Shard {
                 entries: &entries,
             };
             let references = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-            self.settling.write(turn.log);
+            if is_confirmed {
+                // Its confirm is to say that what was settled before it is on disk too.
+                self.settling.write(turn.log);
+            } else {
+                self.settling.write_asked(turn.log);
+            }
             passage.origin.index = turn.log.append_published(&published, references);
         }
         Some(passage)
@@ -220,7 +226,7 @@ impl Shard {
             self.counters.acknowledged += 1;
             self.releases.entry(&passage.item(&entry));
             if durable {
-                self.settling.add(id, sequence, Why::Acknowledged);
+                self.settling.add_unasked(id, sequence);
             }
         } else {
             self.go_out(passage, (id, place), &entry, (taker, delivery_tag));

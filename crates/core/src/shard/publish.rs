@@ -104,7 +104,7 @@ impl Shard {
         }
         if !unroutable
             && !transactional
-            && let Some(passage) = self.depart(turn, publish, route)
+            && let Some(passage) = self.depart(turn, publish, route, confirm.is_some())
         {
             self.confirm(turn, key, confirm, passage.index(), true);
             self.arrive(turn, passage);

@@ -114,6 +114,45 @@ type Read = (Vec<(Sequence, Option<Arc<Message>>)>, Vec<(u64, String)>);
 
 /// Reads a run: all records of it at once, for most are neighbours.
 fn read(node: &Node, fetch: &Fetch) -> Read {
+    let mut wanted = fetch.wanted.iter();
+    let is_ascending = fetch
+        .wanted
+        .is_sorted_by(|one, next| one.origin.index < next.origin.index);
+    if is_ascending && wanted.all(|wanted| wanted.chunks.count == 0) {
+        read_in_order(node, fetch)
+    } else {
+        read_any(node, fetch)
+    }
+}
+
+/// The usual run: each message is made where its record was read, which is copied once.
+fn read_in_order(node: &Node, fetch: &Fetch) -> Read {
+    let wanted = &fetch.wanted;
+    let indexes: Vec<u64> = wanted.iter().map(|wanted| wanted.origin.index).collect();
+    let absent = |wanted: &Wanted| (wanted.sequence, None);
+    let mut messages: Vec<_> = wanted.iter().map(absent).collect();
+    let mut unread = Vec::new();
+    node.journal
+        .read_each(fetch.shard, &indexes, &mut |at, record| {
+            let (Some(wanted), Some(place)) = (wanted.get(at), messages.get_mut(at)) else {
+                return;
+            };
+            let message = record
+                .map_err(|error| error.to_string())
+                .and_then(|record| {
+                    read_message(record, wanted.origin.part, Vec::new())
+                        .map_err(|error| error.to_string())
+                });
+            match message {
+                Ok(message) => place.1 = Some(message),
+                Err(why) => unread.push((wanted.origin.index, why)),
+            }
+        });
+    (messages, unread)
+}
+
+/// Bodies in parts, and several messages of one record.
+fn read_any(node: &Node, fetch: &Fetch) -> Read {
     let mut indexes: Vec<u64> = fetch.wanted.iter().flat_map(records_of).collect();
     indexes.sort_unstable();
     indexes.dedup();

@@ -152,8 +152,11 @@ impl Index {
 }
 
 fn find(list: &mut std::collections::VecDeque<Held>, sequence: Sequence) -> Option<&mut Held> {
-    let at = match list.front() {
-        Some(first) if first.sequence() == sequence => 0,
+    let first = list.front()?.sequence();
+    // Where none has left from between, it is as far behind as its number says.
+    let likely = usize::try_from(sequence.0.checked_sub(first.0)?).ok()?;
+    let at = match list.get(likely) {
+        Some(held) if held.sequence() == sequence => likely,
         _ => list.binary_search_by_key(&sequence, Held::sequence).ok()?,
     };
     list.get_mut(at)
