@@ -236,14 +236,22 @@ impl Index {
         }
         if self.ready_count == 0 {
             self.expiry = expiry::Bound::default();
-            for list in [&mut self.head, &mut self.tail] {
-                if list.capacity() > IDLE_CAPACITY {
-                    *list = VecDeque::new();
-                }
+            if self.unsettled.len() == 0 {
+                self.give_room_back();
             }
-            if self.pages.capacity() > 0 {
-                self.pages = VecDeque::new();
+        }
+    }
+
+    /// An empty queue keeps next to no memory. While entries are out others come and go, and
+    /// need their lists again at once.
+    fn give_room_back(&mut self) {
+        for list in [&mut self.head, &mut self.tail] {
+            if list.capacity() > IDLE_CAPACITY {
+                *list = VecDeque::new();
             }
+        }
+        if self.pages.capacity() > 0 {
+            self.pages = VecDeque::new();
         }
     }
 

@@ -165,7 +165,10 @@ impl Shard {
         let Some(queue) = self.queues.at_mut(place, id) else {
             return;
         };
-        let Some(durable) = queue.index.settle(sequence, &mut self.releases) else {
+        let Some(durable) = queue
+            .index
+            .settle(sequence, &mut self.releases, &mut self.spare)
+        else {
             return;
         };
         if why == Why::Acknowledged {

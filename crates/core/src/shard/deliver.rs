@@ -99,7 +99,7 @@ impl Shard {
             let Some(taker) = self.next_consumer(id, place) else {
                 return;
             };
-            let Some(message) = self.content_of(turn, id) else {
+            let Some(message) = self.content_of(turn, id, place) else {
                 self.give_turn_back(id);
                 return;
             };

@@ -17,8 +17,13 @@ const RUN_MESSAGES_MAX: usize = 256;
 impl Shard {
     /// The message of the head; asks the driver for it, and some behind it, where it is not in
     /// memory.
-    pub(super) fn content_of(&mut self, turn: &mut Turn<'_>, id: QueueId) -> Option<Arc<Message>> {
-        let queue = self.queues.get_mut(&id)?;
+    pub(super) fn content_of(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: QueueId,
+        place: Place,
+    ) -> Option<Arc<Message>> {
+        let queue = self.queues.at_mut(place, id)?;
         match queue.index.head_body()? {
             Body::Here(message) => {
                 if queue.index.runs_low() {

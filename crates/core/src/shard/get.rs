@@ -48,14 +48,14 @@ impl Shard {
             self.park(key, id, no_ack);
             return;
         }
-        let Some(message) = self.content_of(turn, id) else {
+        let Some(place) = self.queues.place(&id) else {
+            return;
+        };
+        let Some(message) = self.content_of(turn, id, place) else {
             self.park(key, id, no_ack);
             return;
         };
         self.take_credit(key.connection, &message);
-        let Some(place) = self.queues.place(&id) else {
-            return;
-        };
         let Some((item, after)) = self.take_out(turn, id, place) else {
             return;
         };
