@@ -8,8 +8,8 @@ use menzil_model::Message;
 
 use crate::command::{Body, PublishRef};
 
-/// Messages kept: what a consumer or two with a usual prefetch have out.
-const SPARE_MAX: usize = 512;
+/// Messages kept, of about 200 bytes each: what a few consumers with a usual prefetch have out.
+const SPARE_MAX: usize = 1024;
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -291,8 +291,8 @@ impl Index {
     }
 
     /// Takes the head out to a consumer. Its message goes with it, unless it may be wanted
-    /// again and cannot be read again.
-    pub(crate) fn take_head(&mut self) -> Option<Item> {
+    /// again and cannot be read again: then it is [`Index::content_out`].
+    pub(crate) fn take_head(&mut self) -> Option<(Item, Option<Arc<Message>>)> {
         let is_returned = match (self.head.front(), self.returned.first_key_value()) {
             (Some(front), Some((returned, _))) => *returned < front.sequence(),
             (front, _) => front.is_none(),
@@ -306,12 +306,21 @@ impl Index {
         if self.head.is_empty() {
             self.refill();
         }
-        self.content_bytes -= held.strip();
+        let content = held.take_content();
+        if content.is_some() {
+            self.content_bytes -= held.item.content_cost();
+        }
         held.item.redelivered |= held.item.sequence.0 < self.redelivered_below;
         let item = held.item;
         self.unsettled.insert(held);
         self.fetching.used();
-        Some(item)
+        Some((item, content))
+    }
+
+    /// The message of an entry that is out with a consumer, where it is held.
+    #[inline]
+    pub(crate) fn content_out(&self, sequence: Sequence) -> Option<&Arc<Message>> {
+        self.unsettled.get(sequence)?.content.as_ref()
     }
 
     /// Puts in an entry that goes out to a consumer at once. Its message comes with it where it
