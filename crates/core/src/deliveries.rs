@@ -56,11 +56,22 @@ impl Deliveries {
     }
 
     /// Takes one delivery out.
+    #[inline]
     pub(crate) fn take(&mut self, tag: DeliveryTag) -> Option<Delivery> {
-        let at = match self.slots.front() {
-            Some((first, _)) if *first == tag => 0,
-            _ => self.slots.partition_point(|(other, _)| *other < tag),
-        };
+        if self.slots.front().is_some_and(|slot| slot.0 == tag) {
+            let (_, delivery) = self.slots.pop_front()?;
+            self.live -= 1;
+            let is_live = matches!(self.slots.front(), Some((_, Some(_))));
+            if !is_live || self.slots.len() > 2 * self.live + GAPS_MAX {
+                self.sweep();
+            }
+            return delivery;
+        }
+        self.take_out_of_turn(tag)
+    }
+
+    fn take_out_of_turn(&mut self, tag: DeliveryTag) -> Option<Delivery> {
+        let at = self.slots.partition_point(|(other, _)| *other < tag);
         let slot = self.slots.get_mut(at).filter(|(other, _)| *other == tag)?;
         let delivery = slot.1.take()?;
         self.live -= 1;

@@ -22,6 +22,7 @@ mod scratch;
 mod settling;
 mod shard;
 mod slots;
+mod spare;
 pub mod testing;
 mod topology;
 mod turn;

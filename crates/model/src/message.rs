@@ -56,6 +56,22 @@ impl Data {
     }
 }
 
+/// Copies the parts to the beginning, one after the other, as far as there is room. Returns what
+/// lies behind them.
+#[inline]
+fn fill<'a>(bytes: &'a mut [u8], parts: [&[u8]; 4]) -> &'a mut [u8] {
+    let mut rest = bytes;
+    for part in parts {
+        let at = part.len().min(rest.len());
+        let (place, left) = rest.split_at_mut(at);
+        if let Some(part) = part.get(..at) {
+            place.copy_from_slice(part);
+        }
+        rest = left;
+    }
+    rest
+}
+
 impl Message {
     /// A message whose body lies in `parts`. Bodies up to `inline_bytes_max` are copied beside
     /// the envelope; larger ones stay in the parts as they are.
@@ -109,15 +125,7 @@ impl Message {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let data = if length <= SHORT_BYTES_MAX {
             let mut bytes = [0; SHORT_BYTES_MAX];
-            let mut rest = bytes.as_mut_slice();
-            for part in parts {
-                if let Some((place, left)) = rest.split_at_mut_checked(part.len()) {
-                    place.copy_from_slice(part);
-                    rest = left;
-                } else {
-                    break;
-                }
-            }
+            fill(&mut bytes, parts);
             let length = u8::try_from(length).unwrap_or(u8::MAX);
             Data::Short { length, bytes }
         } else {
@@ -131,6 +139,49 @@ impl Message {
             chunks: Vec::new(),
             body_bytes: body.len() as u64,
         }
+    }
+
+    /// Becomes what [`Message::copied`] makes, in the memory that it has. False, and nothing has
+    /// happened, where one of them is not short.
+    pub fn become_copied(
+        &mut self,
+        exchange: &[u8],
+        routing_key: &[u8],
+        properties: &[u8],
+        body: &[u8],
+    ) -> bool {
+        let parts = [exchange, routing_key, properties, body];
+        let new_length: usize = parts.iter().map(|part| part.len()).sum();
+        let Data::Short { length, bytes } = &mut self.data else {
+            return false;
+        };
+        let (Ok(exchange_bytes), Ok(routing_key_bytes), Ok(properties_bytes), Ok(new_length)) = (
+            u8::try_from(exchange.len()),
+            u8::try_from(routing_key.len()),
+            u32::try_from(properties.len()),
+            u8::try_from(new_length),
+        ) else {
+            return false;
+        };
+        if usize::from(new_length) > SHORT_BYTES_MAX || !self.chunks.is_empty() {
+            return false;
+        }
+        let rest = fill(bytes, parts);
+        let behind = usize::from(length.saturating_sub(new_length));
+        if let Some(left) = rest.get_mut(..behind) {
+            left.fill(0);
+        }
+        *length = new_length;
+        self.exchange_bytes = exchange_bytes;
+        self.routing_key_bytes = routing_key_bytes;
+        self.properties_bytes = properties_bytes;
+        self.body_bytes = body.len() as u64;
+        true
+    }
+
+    /// Whether all of it lies in one allocation.
+    pub fn is_short(&self) -> bool {
+        matches!(self.data, Data::Short { .. }) && self.chunks.is_empty()
     }
 
     fn properties_start(&self) -> usize {
@@ -247,5 +298,20 @@ mod tests {
         assert_eq!(large.inline_body(), b"");
         assert_eq!(large.body_parts().collect::<Vec<_>>().concat(), b"onetwo");
         assert_eq!((small.body_bytes(), large.body_bytes()), (6, 6));
+    }
+
+    #[test]
+    fn a_message_in_the_memory_of_another_is_as_one_of_its_own() {
+        let long = [7; SHORT_BYTES_MAX];
+        let mut message = Message::copied(b"exchange", b"key", b"\0\0", &long[..100]);
+        for body in [&b"short"[..], b"", b"a bit longer", &long[..120]] {
+            assert!(message.become_copied(b"x", b"other", b"\0\0\0", body));
+            assert_eq!(message, Message::copied(b"x", b"other", b"\0\0\0", body));
+        }
+        let before = message.clone();
+        assert!(!message.become_copied(b"x", b"", b"", &long));
+        assert_eq!(message, before);
+        let mut message = Message::copied(b"x", b"", b"", &long);
+        assert!(!message.is_short() && !message.become_copied(b"", b"", b"", b""));
     }
 }

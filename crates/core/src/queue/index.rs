@@ -236,14 +236,22 @@ impl Index {
         }
         if self.ready_count == 0 {
             self.expiry = expiry::Bound::default();
-            for list in [&mut self.head, &mut self.tail] {
-                if list.capacity() > IDLE_CAPACITY {
-                    *list = VecDeque::new();
-                }
+            if self.unsettled.len() == 0 {
+                self.give_room_back();
             }
-            if self.pages.capacity() > 0 {
-                self.pages = VecDeque::new();
+        }
+    }
+
+    /// An empty queue keeps next to no memory. While entries are out others come and go, and
+    /// need their lists again at once.
+    fn give_room_back(&mut self) {
+        for list in [&mut self.head, &mut self.tail] {
+            if list.capacity() > IDLE_CAPACITY {
+                *list = VecDeque::new();
             }
+        }
+        if self.pages.capacity() > 0 {
+            self.pages = VecDeque::new();
         }
     }
 
@@ -283,8 +291,8 @@ impl Index {
     }
 
     /// Takes the head out to a consumer. Its message goes with it, unless it may be wanted
-    /// again and cannot be read again.
-    pub(crate) fn take_head(&mut self) -> Option<Item> {
+    /// again and cannot be read again: then it is [`Index::content_out`].
+    pub(crate) fn take_head(&mut self) -> Option<(Item, Option<Arc<Message>>)> {
         let is_returned = match (self.head.front(), self.returned.first_key_value()) {
             (Some(front), Some((returned, _))) => *returned < front.sequence(),
             (front, _) => front.is_none(),
@@ -298,12 +306,21 @@ impl Index {
         if self.head.is_empty() {
             self.refill();
         }
-        self.content_bytes -= held.strip();
+        let content = held.take_content();
+        if content.is_some() {
+            self.content_bytes -= held.item.content_cost();
+        }
         held.item.redelivered |= held.item.sequence.0 < self.redelivered_below;
         let item = held.item;
         self.unsettled.insert(held);
         self.fetching.used();
-        Some(item)
+        Some((item, content))
+    }
+
+    /// The message of an entry that is out with a consumer, where it is held.
+    #[inline]
+    pub(crate) fn content_out(&self, sequence: Sequence) -> Option<&Arc<Message>> {
+        self.unsettled.get(sequence)?.content.as_ref()
     }
 
     /// Puts in an entry that goes out to a consumer at once. Its message comes with it where it

@@ -89,11 +89,15 @@ impl Held {
 
     /// Lets a message go that can be read again. Returns the memory that gives back.
     pub(crate) fn strip(&mut self) -> u64 {
-        if !self.item.is_stored() {
-            return 0;
+        match self.take_content() {
+            Some(_) => self.item.content_cost(),
+            None => 0,
         }
-        let bytes = self.held_bytes();
-        self.content = None;
-        bytes
+    }
+
+    /// Takes a message out that can be read again.
+    #[inline]
+    pub(crate) fn take_content(&mut self) -> Option<Arc<Message>> {
+        self.content.take_if(|_| self.item.is_stored())
     }
 }

@@ -57,7 +57,22 @@ impl Unsettled {
         }
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, sequence: Sequence) -> Option<Held> {
+        // The first slot is a live one.
+        if self.slots.len() > 1 && self.slots.front().is_some_and(|slot| slot.0 == sequence) {
+            let (_, held) = self.slots.pop_front()?;
+            self.live -= 1;
+            let is_live = matches!(self.slots.front(), Some((_, Some(_))));
+            if !is_live || self.slots.len() > 2 * self.live + SLACK {
+                self.sweep();
+            }
+            return held;
+        }
+        self.remove_out_of_turn(sequence)
+    }
+
+    fn remove_out_of_turn(&mut self, sequence: Sequence) -> Option<Held> {
         let at = self.place(sequence);
         let slot = self
             .slots

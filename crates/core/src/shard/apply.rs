@@ -179,7 +179,10 @@ impl Shard {
         let Some(queue) = self.queues.at_mut(at.1, at.0) else {
             return false;
         };
-        let Some(durable) = queue.index.settle(sequence, &mut self.releases) else {
+        let Some(durable) = queue
+            .index
+            .settle(sequence, &mut self.releases, &mut self.spare)
+        else {
             return false;
         };
         if why == Why::Acknowledged {

@@ -98,11 +98,11 @@ impl Shard {
             let Some(taker) = self.next_consumer(id, place) else {
                 return;
             };
-            let Some(message) = self.content_of(turn, id) else {
+            if !self.has_content(turn, id, place) {
                 self.give_turn_back(id);
                 return;
-            };
-            self.deliver(turn, (id, place), taker, &message);
+            }
+            self.deliver(turn, (id, place), taker);
         }
     }
 
@@ -113,14 +113,15 @@ impl Shard {
         }
     }
 
-    fn deliver(
-        &mut self,
-        turn: &mut Turn<'_>,
-        (id, place): (QueueId, Place),
-        taker: Taker,
-        message: &Arc<Message>,
-    ) {
-        let Some((item, after)) = self.take_out(turn, id, place) else {
+    fn deliver(&mut self, turn: &mut Turn<'_>, (id, place): (QueueId, Place), taker: Taker) {
+        let Some((item, after, content)) = self.take_out(turn, id, place) else {
+            return;
+        };
+        let Some(queue) = self.queues.at(place, id) else {
+            return;
+        };
+        let held = || queue.index.content_out(item.sequence);
+        let Some(message) = content.as_ref().or_else(held) else {
             return;
         };
         let Some(consumer) = self.consumers.at_mut(taker.place, taker.consumer) else {
@@ -157,6 +158,7 @@ impl Shard {
             redelivered: item.redelivered,
             content: Carried::Stored(message),
         });
+        self.spare.keep(content);
         if no_ack {
             self.settle_unasked((id, place), item.sequence);
         }
@@ -183,13 +185,14 @@ impl Shard {
     }
 
     /// Takes the head out of the queue, with the mark that says so in the journal first.
-    /// Returns it and the index that its delivery waits for.
+    /// Returns it, the index that its delivery waits for, and its message where the entry does
+    /// not hold it any more.
     pub(super) fn take_out(
         &mut self,
         turn: &mut Turn<'_>,
         id: QueueId,
         place: Place,
-    ) -> Option<(Item, u64)> {
+    ) -> Option<(Item, u64, Option<Arc<Message>>)> {
         let queue = self.queues.at(place, id)?;
         let (sequence, durable) = queue
             .index
@@ -199,7 +202,7 @@ impl Shard {
             self.reserve_delivering(turn, id, sequence);
         }
         let queue = self.queues.at_mut(place, id)?;
-        let item = queue.index.take_head()?;
+        let (item, content) = queue.index.take_head()?;
         queue.content.warm();
         queue.counters.delivered += 1;
         self.counters.delivered += 1;
@@ -209,7 +212,7 @@ impl Shard {
         } else {
             0
         };
-        Some((item, after))
+        Some((item, after, content))
     }
 
     /// Renews the room that deliveries have in the journal where it runs short.

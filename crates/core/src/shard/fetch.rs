@@ -15,21 +15,24 @@ use crate::turn::Turn;
 const RUN_MESSAGES_MAX: usize = 512;
 
 impl Shard {
-    /// The message of the head; asks the driver for it, and some behind it, where it is not in
-    /// memory.
-    pub(super) fn content_of(&mut self, turn: &mut Turn<'_>, id: QueueId) -> Option<Arc<Message>> {
-        let queue = self.queues.get_mut(&id)?;
-        match queue.index.head_body()? {
-            Body::Here(message) => {
+    /// Whether the message of the head is in memory; asks the driver for it, and some behind
+    /// it, where it is not.
+    #[inline]
+    pub(super) fn has_content(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) -> bool {
+        let Some(queue) = self.queues.at(place, id) else {
+            return false;
+        };
+        match queue.index.head_body() {
+            Some(Body::Here) => {
                 if queue.index.runs_low() {
                     self.ask(turn, id);
                 }
-                Some(message)
+                true
             }
-            Body::Asked => None,
-            Body::Away => {
+            Some(Body::Asked) | None => false,
+            Some(Body::Away) => {
                 self.ask(turn, id);
-                None
+                false
             }
         }
     }

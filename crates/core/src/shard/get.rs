@@ -47,21 +47,25 @@ impl Shard {
             self.park(key, id, no_ack);
             return;
         }
-        let Some(message) = self.content_of(turn, id) else {
-            self.park(key, id, no_ack);
-            return;
-        };
-        self.take_credit(key.connection, &message);
         let Some(place) = self.queues.place(&id) else {
             return;
         };
-        let Some((item, after)) = self.take_out(turn, id, place) else {
+        if !self.has_content(turn, id, place) {
+            self.park(key, id, no_ack);
+            return;
+        }
+        let Some((item, after, content)) = self.take_out(turn, id, place) else {
             return;
         };
-        let ready = self
-            .queues
-            .get(&id)
-            .map_or(0, |queue| queue.index.ready_count());
+        let Some(queue) = self.queues.at(place, id) else {
+            return;
+        };
+        let held = || queue.index.content_out(item.sequence).cloned();
+        let Some(message) = content.or_else(held) else {
+            return;
+        };
+        let ready = queue.index.ready_count();
+        self.take_credit(key.connection, &message);
         let Some(channel) = self.channels.get_mut(&key) else {
             return;
         };

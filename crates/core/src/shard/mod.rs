@@ -41,6 +41,7 @@ use crate::releases::Releases;
 use crate::scratch::{Scratch, Shelf};
 use crate::settling::Settling;
 use crate::slots::{Place, Slots};
+use crate::spare::Spare;
 use crate::topology::{Targets, Topology};
 use crate::turn::Turn;
 
@@ -126,6 +127,7 @@ pub struct Shard {
     next_consumer: u64,
     next_route: u64,
     settling: Settling,
+    spare: Spare,
     /// Queues whose entries, consumers or deadlines changed in this turn.
     touched: VecDeque<(QueueId, Place)>,
     /// Channels with a `basic.get` that waits for the journal.
@@ -159,6 +161,7 @@ impl Shard {
             next_consumer: 1,
             next_route: 0,
             settling: Settling::default(),
+            spare: Spare::default(),
             touched: VecDeque::new(),
             parked: Vec::new(),
             timers: BTreeSet::new(),

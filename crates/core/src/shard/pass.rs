@@ -19,6 +19,7 @@ use crate::effect::{Carried, DELIVERY_OVERHEAD_BYTES, Delivering};
 use crate::queue::Item;
 use crate::route::Route;
 use crate::slots::Place;
+use crate::spare::Spare;
 use crate::turn::Turn;
 
 /// A publish on its way to its queues.
@@ -38,9 +39,12 @@ impl Passage<'_> {
         self.origin.index
     }
 
-    fn message(&mut self) -> Arc<Message> {
-        let publish = self.publish;
-        let made = || Arc::new(publish.message(usize::MAX));
+    fn message(&mut self, spare: &mut Spare) -> Arc<Message> {
+        // Where only one can want it, a second hold on it would be let go for nothing.
+        if self.route.queues.len() == 1 {
+            return spare.message(self.publish);
+        }
+        let made = || spare.message(self.publish);
         Arc::clone(self.message.get_or_insert_with(made))
     }
 
@@ -130,14 +134,20 @@ impl Shard {
         let Some(queue) = self.queues.at_mut(place, id) else {
             return;
         };
+        let had_ready = queue.index.ready_count() > 0;
         queue.next_sequence = entry.sequence.0 + 1;
         queue.counters.entered += 1;
         let reach = self.content.reach(!queue.consumers.is_empty());
         let item = passage.item(entry);
         queue
             .index
-            .insert_with(item, reach, || Some(passage.message()));
-        self.touch_at(id, place);
+            .insert_with(item, reach, || Some(passage.message(&mut self.spare)));
+        if had_ready && entry.expires_at.is_none() {
+            // Whoever could take one would have taken the one before it.
+            self.note_content(id, place);
+        } else {
+            self.touch_at(id, place);
+        }
     }
 
     /// The place that a message of that route gets at the end of the queue.
@@ -243,7 +253,7 @@ impl Shard {
         (taker, tag): (Taker, DeliveryTag),
     ) {
         let item = passage.item(entry);
-        let message = (!item.is_stored()).then(|| passage.message());
+        let message = (!item.is_stored()).then(|| passage.message(&mut self.spare));
         if let Some(queue) = self.queues.at_mut(place, id) {
             queue.content.warm();
             queue.index.insert_out(item, message);

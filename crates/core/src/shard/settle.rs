@@ -92,16 +92,21 @@ impl Shard {
             });
             return;
         }
-        self.give_back_room(key, delivery);
+        self.give_back_room((key, place), delivery);
         self.carry_out(turn, delivery, verdict);
     }
 
     /// The delivery no longer counts against prefetch.
-    pub(super) fn give_back_room(&mut self, key: ChannelKey, delivery: &Delivery) {
+    #[inline]
+    pub(super) fn give_back_room(
+        &mut self,
+        (key, place): (ChannelKey, Place),
+        delivery: &Delivery,
+    ) {
         let Some(taker) = delivery.consumer else {
             return;
         };
-        let Some(channel) = self.channel_mut(key) else {
+        let Some(channel) = self.channels.at_mut(place, key) else {
             return;
         };
         channel.consumed_unsettled -= 1;
@@ -115,23 +120,27 @@ impl Shard {
     }
 
     /// Does to the entry what the verdict says.
+    #[inline]
     pub(super) fn carry_out(&mut self, turn: &mut Turn<'_>, delivery: &Delivery, verdict: Verdict) {
         let place = (delivery.queue, delivery.queue_place);
         match verdict {
             Verdict::Acknowledge => self.settle(place, delivery.sequence, Why::Acknowledged),
             Verdict::Reject => self.settle(place, delivery.sequence, Why::Rejected),
-            Verdict::Requeue => {
-                let Some(queue) = self.queues.at_mut(place.1, place.0) else {
-                    return;
-                };
-                if queue.index.put_back(delivery.sequence) {
-                    queue.counters.requeued += 1;
-                    self.counters.requeued += 1;
-                    self.enforce_limit(turn, delivery.queue);
-                }
-                self.touch(delivery.queue);
-            }
+            Verdict::Requeue => self.put_back(turn, delivery),
         }
+    }
+
+    fn put_back(&mut self, turn: &mut Turn<'_>, delivery: &Delivery) {
+        let place = delivery.queue_place;
+        let Some(queue) = self.queues.at_mut(place, delivery.queue) else {
+            return;
+        };
+        if queue.index.put_back(delivery.sequence) {
+            queue.counters.requeued += 1;
+            self.counters.requeued += 1;
+            self.enforce_limit(turn, delivery.queue);
+        }
+        self.touch(delivery.queue);
     }
 
     pub(super) fn recover(
@@ -144,11 +153,14 @@ impl Shard {
         if !requeue {
             return Err(Refusal::RecoverWithoutRequeue);
         }
-        let Some(channel) = self.channel_mut(key) else {
+        let Some(place) = self.channel_place(key) else {
+            return Ok(());
+        };
+        let Some(channel) = self.channels.at_mut(place, key) else {
             return Ok(());
         };
         for delivery in channel.deliveries.take_all() {
-            self.give_back_room(key, &delivery);
+            self.give_back_room((key, place), &delivery);
             self.carry_out(turn, &delivery, Verdict::Requeue);
         }
         turn.reply(key, !reply, 0, Reply::RecoverOk);

@@ -94,7 +94,9 @@ impl Shard {
             );
         }
         for held in &transaction.settles {
-            self.give_back_room(key, &held.delivery);
+            if let Some(place) = self.channel_place(key) {
+                self.give_back_room((key, place), &held.delivery);
+            }
             if held.verdict == Verdict::Requeue {
                 self.carry_out(turn, &held.delivery, Verdict::Requeue);
             }

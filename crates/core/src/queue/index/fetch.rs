@@ -15,7 +15,7 @@ use crate::queue::item::Held;
 /// Where the message of the head is.
 pub(crate) enum Body {
     /// In memory.
-    Here(Arc<Message>),
+    Here,
     /// On its way.
     Asked,
     /// In the journal only.
@@ -53,11 +53,12 @@ pub(crate) struct RunMax {
 }
 
 impl Index {
-    /// The message of the next entry to go out.
+    /// Where the message of the next entry to go out is.
+    #[inline]
     pub(crate) fn head_body(&self) -> Option<Body> {
         let held = self.next_held()?;
         Some(match &held.content {
-            Some(message) => Body::Here(Arc::clone(message)),
+            Some(_) => Body::Here,
             None if held.asked => Body::Asked,
             None => Body::Away,
         })

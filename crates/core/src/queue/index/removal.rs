@@ -9,6 +9,7 @@ use super::Index;
 use crate::queue::item::{Held, Item};
 use crate::queue::page::Page;
 use crate::releases::Releases;
+use crate::spare::Spare;
 
 /// Is told what left.
 pub(crate) trait Gone {
@@ -47,6 +48,9 @@ impl Index {
         if let Some(held) = self.unsettled.remove(sequence) {
             self.content_bytes -= held.held_bytes();
             gone.entry(&held.item);
+            if self.len() == 0 {
+                self.give_room_back();
+            }
             return;
         }
         if let Some(held) = self.take(sequence) {
@@ -58,10 +62,20 @@ impl Index {
     }
 
     /// Removes an entry that is out with a consumer. Tells whether the journal has it.
-    pub(crate) fn settle(&mut self, sequence: Sequence, releases: &mut Releases) -> Option<bool> {
+    #[inline]
+    pub(crate) fn settle(
+        &mut self,
+        sequence: Sequence,
+        releases: &mut Releases,
+        spare: &mut Spare,
+    ) -> Option<bool> {
         let held = self.unsettled.remove(sequence)?;
         self.content_bytes -= held.held_bytes();
         releases.entry(&held.item);
+        spare.keep(held.content);
+        if self.len() == 0 {
+            self.give_room_back();
+        }
         Some(held.item.durable)
     }
 
