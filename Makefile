@@ -1,6 +1,9 @@
 # The two that matter: `make run` and `make test`. CI runs the second on a clean clone.
 BIN := target/release/menzil
 
+# Nothing stays in memory and everything on disk is small: what only happens at scale happens at once.
+TINY := --set body_cache_bytes=0 --set index_page_entries=4 --set index_bytes_max=0 --set "segment_bytes=64 KiB"
+
 .PHONY: run build test lint unit interop bench soak differential
 
 run: build
@@ -19,6 +22,7 @@ unit:
 
 interop: build
 	tests/interop/run --broker menzil --binary $(BIN)
+	tests/interop/run --broker menzil --binary $(BIN) --only cases $(TINY)
 
 bench: build
 	scripts/bench
