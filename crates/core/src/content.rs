@@ -1,8 +1,9 @@
-//! How much memory the messages of a shard take. Entries hold their messages themselves; here
-//! is only the sum, and whose turn it is to let go when it is too much: of durable messages, for
-//! they can be read again.
+//! How much memory the messages of a shard take that can be read again. Entries hold their
+//! messages themselves; here is only the sum, and whose turn it is to let go when it is too much.
+//! Messages that are nowhere else do not count: a sum that nobody can bring down would have every
+//! queue looked through, in vain, with every message.
 //!
-//! Invariant: every queue that holds a message is in the line.
+//! Invariant: every queue that holds such a message is in the line.
 
 use std::collections::VecDeque;
 

@@ -50,7 +50,7 @@ pub(crate) struct Index {
     unsettled: Unsettled,
     ready_count: u64,
     ready_bytes: u64,
-    /// Memory that messages of entries take, wherever they are.
+    /// Memory that messages take, wherever their entries are, that can be read again.
     content_bytes: u64,
     /// Entries below may have been delivered before a crash.
     redelivered_below: u64,
@@ -98,7 +98,7 @@ impl Index {
         self.ready_count + self.unsettled_count()
     }
 
-    /// Memory that messages take.
+    /// Memory that messages take that can be read again.
     pub(crate) fn content_bytes(&self) -> u64 {
         self.content_bytes
     }

@@ -79,11 +79,12 @@ impl Held {
         self.item.sequence
     }
 
-    /// Memory that its message takes, 0 where that is not here.
+    /// Memory that letting its message go would give back: 0 where it is not here, or cannot be
+    /// had elsewhere.
     pub(crate) fn held_bytes(&self) -> u64 {
         match self.content {
-            Some(_) => self.item.content_cost(),
-            None => 0,
+            Some(_) if self.item.is_stored() => self.item.content_cost(),
+            Some(_) | None => 0,
         }
     }
 

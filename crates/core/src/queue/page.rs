@@ -20,7 +20,7 @@ pub(crate) struct Page {
     pub(crate) count: u64,
     pub(crate) body_bytes: u64,
     pub(crate) expires_first: Option<u64>,
-    /// Memory that messages take which are here.
+    /// Memory that messages take which are here and can be read again.
     pub(crate) content_bytes: u64,
     pub(crate) form: Form,
 }

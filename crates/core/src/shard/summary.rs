@@ -23,7 +23,7 @@ pub struct Summary {
     pub channels: u64,
     /// Consumers.
     pub consumers: u64,
-    /// Bytes of message content in memory.
+    /// Bytes of message content in memory that the journal has too.
     pub content_bytes: u64,
     /// Bytes of packed index pages in memory.
     pub index_bytes: u64,

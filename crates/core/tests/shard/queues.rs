@@ -435,3 +435,25 @@ fn a_commit_to_a_queue_that_was_deleted_since_is_refused_as_a_whole() {
     assert_eq!(seen, [Seen::Refused(Refusal::TransactionRefused)]);
     assert_eq!(world.drain("there"), Vec::<String>::new());
 }
+
+/// Otherwise every message would have every queue looked through, and what is stored would have
+/// no room beside a backlog that is not.
+#[test]
+fn messages_that_are_nowhere_else_take_no_room_from_those_that_can_be_read_again() {
+    let settings = ShardSettings {
+        content_bytes_max: 2000,
+        ..ShardSettings::default()
+    };
+    let mut world = World::with(settings);
+    world.declare("stored");
+    world.declare("not");
+    world.publish("", "stored", "1");
+    let held = world.shard.summary().content_bytes;
+    assert!(held > 0);
+    for _ in 0..30 {
+        world.publish_as("", "not", "2", false, Some(1), None);
+    }
+    assert_eq!(world.shard.summary().content_bytes, held);
+    assert!(matches!(world.get("stored").as_slice(), [Seen::Got { .. }]));
+    assert_eq!(world.shard.counters().fetched, 0);
+}
