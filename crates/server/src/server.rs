@@ -328,6 +328,11 @@ fn open_journal(
     let path = &settings.data_dir;
     let error =
         |what: &dyn fmt::Display| StartError(format!("data folder {}: {what}", path.display()));
+    if let Some(foreign) = foreign_file(path) {
+        return Err(error(&format_args!(
+            "it holds {foreign:?} and no journal: set data_dir to an empty folder, or a new one"
+        )));
+    }
     let disk = OsDisk::new(path).map_err(|e| {
         error(&format_args!(
             "cannot open it: {e}; set data_dir to a folder that can be written"
@@ -344,6 +349,36 @@ fn open_journal(
         error(&format_args!("{e}{advice}"))
     })
 }
+
+/// Something in a folder without a journal that Menzil would not have put there: the folder is
+/// somebody else's.
+fn foreign_file(path: &Path) -> Option<String> {
+    let mut foreign = None;
+    for entry in std::fs::read_dir(path).ok()?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name == "format" {
+            return None;
+        }
+        // A first start that was cut off leaves some of these.
+        let is_ours = OUR_PREFIXES.iter().any(|ours| name.starts_with(ours));
+        if !is_ours && name != "lost+found" && !name.starts_with('.') {
+            foreign = Some(name);
+        }
+    }
+    foreign
+}
+
+const OUR_PREFIXES: [&str; 9] = [
+    "format",
+    "lock",
+    "menzil",
+    "segment-",
+    "spare-",
+    "cold-",
+    "directory-",
+    "checkpoint",
+    "scratch",
+];
 
 /// What to do about a folder without a `format` file that can be read, to follow the error.
 pub fn format_advice(data_dir: &Path, error: &OpenError) -> Option<String> {
@@ -442,7 +477,7 @@ fn start_shards(
     }
     for name in &report.checkpoints_damaged {
         log::warn(
-            "a checkpoint is damaged, an older one was used",
+            "a checkpoint is damaged; the log from the one before it, or from its start, was replayed",
             &[("file", name)],
         );
     }

@@ -14,6 +14,15 @@ const DECLARED_MAX: u64 = 2_000_000;
 impl Options {
     pub(super) fn check(&self) -> Result<(), BenchError> {
         self.check_ranges()?;
+        if self.measured.is_zero() {
+            return refuse("--seconds 0 measures nothing: write how long, such as 3 or 0.5");
+        }
+        if let Some(missing) = self.data_dir.as_ref().filter(|dir| !dir.is_dir()) {
+            return refuse(format!(
+                "--data-dir {} is no folder: name the broker's data folder",
+                missing.display()
+            ));
+        }
         self.check_consuming()?;
         self.check_topology()?;
         self.check_kind()
