@@ -27,13 +27,12 @@ impl Records {
         &self.records[index as usize - 1]
     }
 
-    /// Reads a message back as the driver does.
-    pub(crate) fn message(&self, wanted: &Wanted) -> Arc<Message> {
-        for index in wanted.chunks.indexes().chain([wanted.origin.index]) {
-            assert!(
-                self.references[index as usize - 1] > 0,
-                "record {index} may be gone"
-            );
+    /// Reads a message back as the driver does: `None` where a record of it may be gone, because
+    /// the entry went after it was asked for.
+    pub(crate) fn message(&self, wanted: &Wanted) -> Option<Arc<Message>> {
+        let mut records = wanted.chunks.indexes().chain([wanted.origin.index]);
+        if records.any(|index| self.references[index as usize - 1] == 0) {
+            return None;
         }
         let chunks = wanted
             .chunks
@@ -41,7 +40,7 @@ impl Records {
             .map(|chunk| read_chunk(self.record(chunk)).unwrap())
             .collect();
         let record = self.record(wanted.origin.index);
-        read_message(record, wanted.origin.part, chunks).unwrap()
+        Some(read_message(record, wanted.origin.part, chunks).unwrap())
     }
 
     fn write(&mut self, fact: &Fact, references: u32) -> u64 {
@@ -176,18 +175,28 @@ impl World {
     }
 
     pub(crate) fn execute(&mut self, command: Command) -> Vec<Effect> {
+        self.execute_all(vec![(command, false)])
+    }
+
+    /// With each command whether it is what was read for the shard: then nobody misses what was
+    /// not there.
+    fn execute_all(&mut self, mut commands: Vec<(Command, bool)>) -> Vec<Effect> {
         let mut all = Vec::new();
-        let mut commands = vec![command];
-        while let Some(command) = commands.pop() {
+        while let Some((command, is_read)) = commands.pop() {
             let mut effects = Vec::new();
+            let damaged = self.shard.counters().damaged;
             self.shard
                 .execute(self.now, command, &mut self.log, &mut effects);
+            if is_read {
+                let lost = self.shard.counters().damaged - damaged;
+                assert_eq!(lost, 0, "a record is gone that was needed");
+            }
             self.shard.finish(&mut self.log);
             self.shard.check_invariants();
             for effect in effects {
                 match effect {
                     Effect::Fetch { queue, wanted } if self.answer_fetches => {
-                        commands.push(self.read(queue, &wanted));
+                        commands.push((self.read(queue, &wanted), true));
                     }
                     other => all.push(other),
                 }
@@ -199,7 +208,7 @@ impl World {
     fn read(&self, queue: QueueId, wanted: &[Wanted]) -> Command {
         let messages = wanted
             .iter()
-            .map(|wanted| (wanted.sequence, Some(self.log.message(wanted))))
+            .map(|wanted| (wanted.sequence, self.log.message(wanted)))
             .collect();
         Command::Fetched { queue, messages }
     }
@@ -221,7 +230,7 @@ impl World {
             match effect {
                 Effect::Fetch { queue, wanted } if self.answer_fetches => {
                     let fetched = self.read(queue, &wanted);
-                    all.extend(self.execute(fetched));
+                    all.extend(self.execute_all(vec![(fetched, true)]));
                 }
                 other => all.push(other),
             }
