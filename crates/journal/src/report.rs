@@ -172,6 +172,13 @@ impl Report {
     pub fn missing(&self, shard: ShardId, indexes: &[u64]) -> Vec<u64> {
         let mut held = self.held.get(&shard).cloned().unwrap_or_default();
         held.sort_unstable_by_key(|run| *run.start());
+        // A cold file may repeat some of a segment that is still there: each run reaches as far
+        // as any before it, or one that lies inside another would hide the rest of that.
+        let mut reach = 0;
+        for run in &mut held {
+            reach = reach.max(*run.end());
+            *run = *run.start()..=reach;
+        }
         let of_shard = |one: &&Quarantined| one.position.shard == shard;
         let named: BTreeSet<u64> = self
             .quarantined
@@ -220,5 +227,22 @@ impl fmt::Display for Report {
             write!(f, "\n{line}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_inside_another_hides_nothing_of_it() {
+        let shard = ShardId(1);
+        let mut report = Report::default();
+        report
+            .held
+            .insert(shard, vec![10..=20, 30..=35, 12..=13, 15..=15]);
+        let indexes: Vec<u64> = (9..=36).collect();
+        let gone: Vec<u64> = [9].into_iter().chain(21..=29).chain([36]).collect();
+        assert_eq!(report.missing(shard, &indexes), gone);
     }
 }
