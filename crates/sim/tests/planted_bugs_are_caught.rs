@@ -71,7 +71,7 @@ fn a_fan_out_in_two_records_is_caught() {
 
 #[test]
 fn a_requeue_to_the_end_is_caught() {
-    is_caught(Sabotage::RequeueAtEnd, 16, 800, "overtook");
+    is_caught(Sabotage::RequeueAtEnd, 1, 800, "overtook");
 }
 
 #[test]
