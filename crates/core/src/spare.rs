@@ -1,4 +1,4 @@
-//! The memory of short messages that are gone, for those that come: a transient message that is
+//! The memory of small messages that are gone, for those that come: a transient message that is
 //! out to be acknowledged lives for so short a time that getting and giving its memory would cost
 //! more than all else that is done with it.
 
@@ -8,8 +8,11 @@ use menzil_model::Message;
 
 use crate::command::{Body, PublishRef};
 
-/// Messages kept, of about 200 bytes each: what a few consumers with a usual prefetch have out.
+/// Messages kept, what a few consumers with a usual prefetch have out.
 const SPARE_MAX: usize = 1024;
+
+/// Longer ones are mostly copying anyway. What is kept takes a mebibyte and a half at most.
+const MESSAGE_BYTES_MAX: u64 = 1300;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -23,7 +26,8 @@ impl Spare {
     pub(crate) fn keep(&mut self, message: Option<Arc<Message>>) {
         if let Some(message) = message
             && self.messages.len() < SPARE_MAX
-            && message.is_short()
+            && message.total_bytes() <= MESSAGE_BYTES_MAX
+            && message.chunks().is_empty()
         {
             self.messages.push(message);
         }
@@ -85,7 +89,7 @@ mod tests {
         for _ in 0..2 * SPARE_MAX {
             spare.keep(Some(Arc::new(publish(b"x").message(9))));
         }
-        spare.keep(Some(Arc::new(publish(&[7; 500]).message(999))));
+        spare.keep(Some(Arc::new(publish(&[7; 5000]).message(9999))));
         assert_eq!(spare.messages.len(), SPARE_MAX);
     }
 }

@@ -47,6 +47,42 @@ impl Data {
         }
     }
 
+    /// Takes in other parts. A longer one takes only what is just as long: then its memory is
+    /// that of one that was made for it.
+    fn refill(&mut self, parts: [&[u8]; 4], new_length: usize) -> bool {
+        match self {
+            Self::Short { length, bytes } => {
+                if new_length > SHORT_BYTES_MAX {
+                    return false;
+                }
+                let rest = fill(bytes, parts);
+                let new_length = u8::try_from(new_length).unwrap_or(u8::MAX);
+                let behind = usize::from(length.saturating_sub(new_length));
+                if let Some(left) = rest.get_mut(..behind) {
+                    left.fill(0);
+                }
+                *length = new_length;
+                true
+            }
+            Self::Long(bytes) => {
+                if new_length != bytes.len() {
+                    return false;
+                }
+                match std::mem::take(bytes).try_into_mut() {
+                    Ok(mut own) => {
+                        fill(&mut own, parts);
+                        *bytes = own.freeze();
+                        true
+                    }
+                    Err(shared) => {
+                        *bytes = shared;
+                        false
+                    }
+                }
+            }
+        }
+    }
+
     #[inline]
     fn as_slice(&self) -> &[u8] {
         match self {
@@ -142,7 +178,7 @@ impl Message {
     }
 
     /// Becomes what [`Message::copied`] makes, in the memory that it has. False, and nothing has
-    /// happened, where one of them is not short.
+    /// happened, where that is not of the size.
     pub fn become_copied(
         &mut self,
         exchange: &[u8],
@@ -152,36 +188,21 @@ impl Message {
     ) -> bool {
         let parts = [exchange, routing_key, properties, body];
         let new_length: usize = parts.iter().map(|part| part.len()).sum();
-        let Data::Short { length, bytes } = &mut self.data else {
-            return false;
-        };
-        let (Ok(exchange_bytes), Ok(routing_key_bytes), Ok(properties_bytes), Ok(new_length)) = (
+        let (Ok(exchange_bytes), Ok(routing_key_bytes), Ok(properties_bytes)) = (
             u8::try_from(exchange.len()),
             u8::try_from(routing_key.len()),
             u32::try_from(properties.len()),
-            u8::try_from(new_length),
         ) else {
             return false;
         };
-        if usize::from(new_length) > SHORT_BYTES_MAX || !self.chunks.is_empty() {
+        if !self.chunks.is_empty() || !self.data.refill(parts, new_length) {
             return false;
         }
-        let rest = fill(bytes, parts);
-        let behind = usize::from(length.saturating_sub(new_length));
-        if let Some(left) = rest.get_mut(..behind) {
-            left.fill(0);
-        }
-        *length = new_length;
         self.exchange_bytes = exchange_bytes;
         self.routing_key_bytes = routing_key_bytes;
         self.properties_bytes = properties_bytes;
         self.body_bytes = body.len() as u64;
         true
-    }
-
-    /// Whether all of it lies in one allocation.
-    pub fn is_short(&self) -> bool {
-        matches!(self.data, Data::Short { .. }) && self.chunks.is_empty()
     }
 
     fn properties_start(&self) -> usize {
@@ -312,6 +333,15 @@ mod tests {
         assert!(!message.become_copied(b"x", b"", b"", &long));
         assert_eq!(message, before);
         let mut message = Message::copied(b"x", b"", b"", &long);
-        assert!(!message.is_short() && !message.become_copied(b"", b"", b"", b""));
+        assert!(!message.become_copied(b"", b"", b"", b""));
+        let part = message.body_parts().next();
+        assert!(!message.become_copied(b"y", b"", b"", &[8; SHORT_BYTES_MAX]));
+        assert_eq!(part.as_deref(), Some(&long[..]), "it is held here still");
+        drop(part);
+        assert!(message.become_copied(b"y", b"", b"", &[8; SHORT_BYTES_MAX]));
+        assert_eq!(
+            message,
+            Message::copied(b"y", b"", b"", &[8; SHORT_BYTES_MAX])
+        );
     }
 }
