@@ -368,7 +368,8 @@ fn foreign_file(path: &Path) -> Option<String> {
     foreign
 }
 
-const OUR_PREFIXES: [&str; 9] = [
+const OUR_PREFIXES: [&str; 10] = [
+    "evacuation-",
     "format",
     "lock",
     "menzil",

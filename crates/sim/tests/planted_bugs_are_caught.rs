@@ -46,7 +46,7 @@ fn a_recycled_segment_that_is_needed_is_caught() {
 
 #[test]
 fn a_cold_file_that_is_not_synced_is_caught() {
-    is_caught(Sabotage::ColdUnsynced, 8, 600, "cannot be read");
+    is_caught(Sabotage::ColdUnsynced, 14, 600, "cannot be read");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_requeue_to_the_end_is_caught() {
 
 #[test]
 fn a_lost_settle_is_caught() {
-    is_caught(Sabotage::SettleLost, 16, 200, "resurrected");
+    is_caught(Sabotage::SettleLost, 45, 250, "resurrected");
 }
 
 #[test]
