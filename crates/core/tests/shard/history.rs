@@ -219,7 +219,11 @@ fn run(world: &mut World, step: &Step, count: &mut u64) {
             world.request(key(1, 1), purge);
         }
         Step::Delete { queue } => {
-            delete(world, queue);
+            // What waited behind a get may have ended the connection meanwhile.
+            if delete(world, queue).is_empty() {
+                reconnect(world);
+                delete(world, queue);
+            }
             declare_all(world);
         }
         Step::Transaction {
@@ -345,7 +349,7 @@ proptest! {
     }
 }
 
-fn delete(world: &mut World, queue: u8) {
+fn delete(world: &mut World, queue: u8) -> Vec<Seen> {
     world.request(
         key(1, 1),
         Request::QueueDelete {
@@ -354,7 +358,7 @@ fn delete(world: &mut World, queue: u8) {
             if_empty: false,
             nowait: false,
         },
-    );
+    )
 }
 
 /// A fact, or one entry of a page: where pages end is nobody's concern.
