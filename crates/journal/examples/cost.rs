@@ -2,26 +2,16 @@
 //! `cargo run --release -p menzil-journal --example cost DIR [RECORDS [no-checkpoint]]`.
 #![expect(clippy::print_stdout, reason = "it prints figures")]
 
+mod common;
+
 use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use menzil_journal::{Damage, Journal, Options, OsDisk, Replay};
-use menzil_model::{Class, Position, ShardId};
+use menzil_journal::{Journal, Options, OsDisk};
+use menzil_model::{Class, ShardId};
 
-struct Nobody;
-
-impl Replay for Nobody {
-    fn checkpoint(&mut self, _: ShardId, _: u64, _: &[u8]) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn record(&mut self, _: Position, _: Class, _: &[u8]) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn quarantined(&mut self, _: Position, _: Class, _: &Damage) {}
-}
+use common::Nobody;
 
 /// Publishes, one settle for each batch of them, commits and releases; then reads and reopens.
 fn main() -> Result<(), Box<dyn Error>> {

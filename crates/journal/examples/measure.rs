@@ -4,6 +4,8 @@
 //! its sync, and one group commit of a single record. Then many threads at once.
 #![expect(clippy::print_stdout, reason = "it prints figures")]
 
+mod common;
+
 use std::error::Error;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,22 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use menzil_journal::{Damage, Journal, Options, OsDisk, Replay, StorageError};
-use menzil_model::{Class, Position, ShardId};
+use menzil_journal::{Journal, Options, OsDisk, StorageError};
+use menzil_model::{Class, ShardId};
 
-struct Nobody;
-
-impl Replay for Nobody {
-    fn checkpoint(&mut self, _: ShardId, _: u64, _: &[u8]) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn record(&mut self, _: Position, _: Class, _: &[u8]) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn quarantined(&mut self, _: Position, _: Class, _: &Damage) {}
-}
+use common::Nobody;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::args()

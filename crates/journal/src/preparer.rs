@@ -478,6 +478,7 @@ pub(crate) fn name_of(id: u64, kind: Kind) -> Name {
         Kind::Cold => Name::Cold(id),
     }
 }
+
 /// What a checkpoint says of one message in one queue, about: entries that are alike take one
 /// byte or two in a packed page.
 const CHECKPOINT_RECORD_BYTES_LEAST: u64 = 4;
