@@ -60,6 +60,15 @@ impl std::fmt::Display for Name {
     }
 }
 
+/// Whether a journal gives a file of its folder that name, finished or not.
+pub fn is_own_name(name: &str) -> bool {
+    let kept = [LOCK, FORMAT, EVACUATION_RESERVE];
+    Name::parse(name) != Name::Other
+        || kept.contains(&name)
+        || CHECKPOINT_RESERVES.contains(&name)
+        || name.starts_with(QUARANTINE)
+}
+
 /// Writes a file whole: under a temporary name, synced, renamed, the name synced.
 pub(crate) fn write_whole<D: Disk>(disk: &D, name: &str, parts: &[&[u8]]) -> io::Result<()> {
     let temporary = temporary(name);
@@ -100,10 +109,24 @@ pub(crate) const EVACUATION_RESERVE: &str = "evacuation-reserve";
 /// it free.
 pub(crate) const CHECKPOINT_RESERVES: [&str; 2] = ["checkpoint-reserve", "checkpoint-reserve-2"];
 const TEMPORARY: &str = ".tmp";
+/// What a repair or a recovery set aside begins with.
+const QUARANTINE: &str = "quarantine-";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_name_of_ours_is_known() {
+        let numbered = Name::Cold(7).to_string();
+        let unfinished = temporary(FORMAT);
+        let ours = [LOCK, FORMAT, EVACUATION_RESERVE, &numbered, &unfinished];
+        for name in ours.into_iter().chain(CHECKPOINT_RESERVES) {
+            assert!(is_own_name(name), "{name}");
+        }
+        assert!(is_own_name("quarantine-0000000003-512"));
+        assert!(!is_own_name("holiday.jpg"));
+    }
 
     #[test]
     fn names_are_read_as_they_are_written_and_no_other_way() {

@@ -80,6 +80,7 @@ pub use disk::{Disk, DiskFile};
 pub use dump::{Dumped, dump};
 pub use error::{OpenError, ReadError, StorageError};
 pub use evacuation::Evacuated;
+pub use folder::is_own_name;
 pub use inspect::Inspection;
 pub use journal::{Batch, Journal};
 pub use marks::Marks;

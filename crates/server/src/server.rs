@@ -360,26 +360,13 @@ fn foreign_file(path: &Path) -> Option<String> {
             return None;
         }
         // A first start that was cut off leaves some of these.
-        let is_ours = OUR_PREFIXES.iter().any(|ours| name.starts_with(ours));
+        let is_ours = menzil_journal::is_own_name(&name) || name.starts_with("menzil");
         if !is_ours && name != "lost+found" && !name.starts_with('.') {
             foreign = Some(name);
         }
     }
     foreign
 }
-
-const OUR_PREFIXES: [&str; 10] = [
-    "evacuation-",
-    "format",
-    "lock",
-    "menzil",
-    "segment-",
-    "spare-",
-    "cold-",
-    "directory-",
-    "checkpoint",
-    "scratch",
-];
 
 /// What to do about a folder without a `format` file that can be read, to follow the error.
 pub fn format_advice(data_dir: &Path, error: &OpenError) -> Option<String> {
