@@ -72,6 +72,20 @@ impl Connection {
         Ok(connection)
     }
 
+    /// A connection on which nobody shakes hands: what its other end is sent and sends back is
+    /// frames all the same.
+    pub(crate) fn over(stream: TcpStream) -> Result<Self, BenchError> {
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            input: vec![0; INPUT_BYTES_IDLE],
+            filled: 0,
+            output: Vec::new(),
+            written: 0,
+            frame_bytes_max: FRAME_BYTES_MAX as usize,
+        })
+    }
+
     pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream
     }

@@ -9,6 +9,9 @@ Load a broker and tell what it costs.
 
   menzil bench amqp [options]    load any AMQP 0-9-1 broker; amqp --help lists how
   menzil bench disk [options]    the machine's raw sync rate and bandwidth; disk --help
+  menzil bench loopback [options]
+                                 what no latency on this machine can beat;
+                                 loopback --help
 
 A first look, with a broker on this machine:
 
@@ -28,6 +31,26 @@ What the disk gives: no durable confirm is faster than this.
   --quiet         no progress line
 
 It overwrites 4 KiB blocks of a 64 MiB file and appends blocks of 1 MiB, an fdatasync after each.
+";
+
+/// What `menzil bench loopback --help` prints.
+pub(crate) const LOOPBACK: &str = "\
+What the bare machine does with --scenario latency: no broker is faster.
+
+  menzil bench loopback [options]
+
+  --rate N        messages per second (1000)
+  --size BYTES    of a body (100)
+  --seconds S     how long to measure (3), after --warmup S (0.5)
+  --pin E,G       the echo on core E, the generator on core G
+  --bandwidth     also what goes the same way as fast as it can, 60 KiB each
+  --json          JSON instead of a table
+  --quiet         no progress line
+
+An echo in a process of its own reads one TCP connection over loopback and
+writes what came to another, one read and one write for each message. The
+generator that also loads brokers sends the frames of a message on the first
+and takes the time when they come on the second. s/M is the echo's CPU.
 ";
 
 const HEAD: &str = "\

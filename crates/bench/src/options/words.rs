@@ -216,7 +216,7 @@ pub(super) fn refuse<T>(text: impl Into<String>) -> Result<T, BenchError> {
 }
 
 /// `1000`, `1_000`, `1k`, `1M`.
-fn number(name: &str, value: &str) -> Result<u64, BenchError> {
+pub(crate) fn number(name: &str, value: &str) -> Result<u64, BenchError> {
     scaled(value, 1000).map_or_else(
         || {
             refuse(format!(
@@ -228,7 +228,7 @@ fn number(name: &str, value: &str) -> Result<u64, BenchError> {
 }
 
 /// `1024`, `2k` (2,048), `1M`.
-fn bytes(name: &str, value: &str) -> Result<u64, BenchError> {
+pub(crate) fn bytes(name: &str, value: &str) -> Result<u64, BenchError> {
     scaled(value, 1024).map_or_else(
         || {
             refuse(format!(

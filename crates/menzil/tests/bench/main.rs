@@ -212,6 +212,28 @@ fn idle_and_churning_things_are_counted_and_gone_afterwards() {
 }
 
 #[test]
+fn the_bare_machine_is_measured_through_an_echo_of_its_own() {
+    let output = menzil()
+        .args(["bench", "loopback", "--json", "--quiet", "--bandwidth"])
+        .args(["--seconds", "0.2", "--warmup", "0.1", "--pin", "0,0"])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(count(&rows[0], "delivered") > 0, "{rows:?}");
+    assert!(count(&rows[0], "latency_p99_ns") >= count(&rows[0], "latency_p50_ns"));
+    // The echo is a process that is weighed.
+    assert!(count(&rows[0], "broker_resident_bytes") > 0, "{rows:?}");
+    assert!(count(&rows[1], "delivered") > 0, "{rows:?}");
+
+    let output = menzil().args(["bench", "loopback", "--serve"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("leave it out"));
+}
+
+#[test]
 fn what_goes_wrong_is_told_with_a_way_out() {
     let server = Server::start();
     for (words, code, text) in [
