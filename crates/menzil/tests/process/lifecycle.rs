@@ -273,7 +273,10 @@ fn wrong_settings_are_refused_by_name_with_code_2() {
         ),
         (&["--config", "/no/such.toml"], "/no/such.toml"),
         (&["--set", "frame_max=1"], "--set frame_max: frame_max is 1"),
-        (&["--amqp", "5672"], "--amqp: \"5672\" is no address"),
+        (
+            &["--amqp", "5672"],
+            "--amqp: amqp is \"5672\": it must be HOST:PORT",
+        ),
     ];
     for (arguments, expected) in cases {
         let output = run(&[&["server"], arguments].concat());
