@@ -58,8 +58,12 @@ impl Connection {
             written: 0,
             frame_bytes_max: 4096,
         };
-        connection.stream.write_all(wire::PROTOCOL_HEADER)?;
-        connection.wait_for(id::CONNECTION_START)?;
+        let greeted = connection
+            .stream
+            .write_all(wire::PROTOCOL_HEADER)
+            .map_err(BenchError::Io)
+            .and_then(|()| connection.wait_for(id::CONNECTION_START));
+        greeted.map_err(|error| refused(error, target))?;
         connection.log_in(target)?;
         connection.tune()?;
         connection.queue(0, id::CONNECTION_OPEN, |out| {
@@ -366,6 +370,32 @@ pub(crate) fn walk(
         handle(frame)?;
     }
     Ok(rest.len())
+}
+
+/// What an end before the first word means.
+fn refused(error: BenchError, target: &Target) -> BenchError {
+    let ended = match &error {
+        BenchError::HungUp => true,
+        BenchError::Io(error) => matches!(
+            error.kind(),
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+        ),
+        BenchError::Usage(_)
+        | BenchError::Connect { .. }
+        | BenchError::Refused { .. }
+        | BenchError::Process { .. }
+        | BenchError::Malformed(_)
+        | BenchError::Closed { .. }
+        | BenchError::Cancelled
+        | BenchError::Stalled { .. }
+        | BenchError::Misordered(_) => false,
+    };
+    if !ended {
+        return error;
+    }
+    BenchError::Refused {
+        address: target.address(),
+    }
 }
 
 /// Turns a method by which the broker ends things into the error it means; others pass.

@@ -17,6 +17,10 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut child = menzil()
             .args([
@@ -28,6 +32,7 @@ impl Server {
             ])
             .arg("--data-dir")
             .arg(folder.path().join("data"))
+            .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -231,6 +236,15 @@ fn the_bare_machine_is_measured_through_an_echo_of_its_own() {
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("leave it out"));
+}
+
+#[test]
+fn a_broker_that_takes_no_more_connections_is_told_apart_from_one_that_fails() {
+    let server = Server::start_with(&["--set", "connections_max=5"]);
+    let output = server.bench_output("--scenario idle-connections --connections 10");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("connections_max"), "{error}");
 }
 
 #[test]
