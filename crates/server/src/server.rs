@@ -454,6 +454,7 @@ fn start_shards(
             ("checkpoints", &report.checkpoints.len()),
             ("records_replayed", &report.records),
             ("quarantined", &quarantined),
+            ("checkpoints_damaged", &report.checkpoints_damaged.len()),
             ("took_ms", &took_ms),
         ],
     );
