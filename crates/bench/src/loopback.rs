@@ -325,6 +325,8 @@ fn echo(mut input: &TcpStream, mut output: &TcpStream) -> Result<(), BenchError>
 
     let mut bytes = vec![0; ECHO_BYTES];
     let (mut waiting, mut readable, mut writable) = (0..0, false, false);
+    let mut ended = false;
+    let end = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
     let mut events = Vec::with_capacity(2);
     loop {
         events.clear();
@@ -335,6 +337,9 @@ fn echo(mut input: &TcpStream, mut output: &TcpStream) -> Result<(), BenchError>
         for event in &events {
             if event.data.u64() == INPUT {
                 readable = true;
+                // The fields of an event are not aligned.
+                let flags = event.flags;
+                ended |= flags.intersects(end);
             } else {
                 writable = true;
             }
@@ -349,8 +354,9 @@ fn echo(mut input: &TcpStream, mut output: &TcpStream) -> Result<(), BenchError>
                     Moved::None => readable = false,
                     Moved::Ended => return Ok(()),
                 }
-                // Less than there was room for: the socket is empty until it says otherwise.
-                readable &= waiting.len() == bytes.len();
+                // Less than there was room for: the socket is empty until it says otherwise. An
+                // end that came with the last bytes is not told again.
+                readable &= ended || waiting.len() == bytes.len();
             }
             if !writable || waiting.is_empty() {
                 break;
@@ -440,6 +446,22 @@ mod tests {
         assert!(got == sent);
         drop(writer.join().unwrap());
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn an_end_that_comes_with_the_last_bytes_is_not_missed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut ours, input) = pair(&listener).unwrap();
+        let (output, mut back) = pair(&listener).unwrap();
+        ours.write_all(b"last").unwrap();
+        drop(ours);
+        // Both are there before the echo looks for the first time.
+        std::thread::sleep(Duration::from_millis(50));
+        echo(&input, &output).unwrap();
+        drop(output);
+        let mut got = Vec::new();
+        back.read_to_end(&mut got).unwrap();
+        assert_eq!(got, b"last");
     }
 
     #[test]
