@@ -132,6 +132,16 @@ impl<I: Iterator<Item = String>> Words<I> {
     }
 }
 
+/// All words, as names with their values, flags with none.
+pub(super) fn written(args: &[String]) -> Result<Vec<(String, String)>, BenchError> {
+    let mut words = Words::new(args.iter().cloned());
+    let mut written = Vec::new();
+    while let Some((name, value)) = words.take()? {
+        written.push((name, value.unwrap_or_default()));
+    }
+    Ok(written)
+}
+
 /// The scenario among the words, wherever it stands.
 pub(super) fn scenario(args: &[String]) -> Result<Scenario, BenchError> {
     let mut words = Words::new(args.iter().cloned());
