@@ -476,6 +476,32 @@ fn a_new_secret_is_checked_while_the_connection_goes_on() {
 }
 
 #[test]
+fn help_fits_a_terminal_of_80_columns() {
+    for words in [
+        &[][..],
+        &["server"],
+        &["stats"],
+        &["journal"],
+        &["journal", "verify"],
+        &["journal", "stats"],
+        &["journal", "dump"],
+        &["journal", "repair"],
+        &["hash-password"],
+        &["bench"],
+        &["bench", "amqp"],
+        &["bench", "disk"],
+        &["bench", "loopback"],
+    ] {
+        for help in ["-h", "--help"] {
+            let output = run(&[words, &[help]].concat());
+            let wide = text(&output.stdout);
+            let wide = wide.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(wide, None, "{words:?} {help}");
+        }
+    }
+}
+
+#[test]
 fn help_shows_what_the_load_generator_takes() {
     for (arguments, shown) in [
         (&["help", "bench"][..], "menzil bench amqp"),
