@@ -196,20 +196,21 @@ def ratio(figures, case, mode, figure):
     return f"{times:,.1f} ×" if times < 100 else f"{times:,.0f} ×"
 
 
-def table(figures, cases, mode, names, title, asked_of=lambda case: case.asked):
+def table(figures, cases, mode, names, title, asked_of=lambda case: case.asked, compared=True):
     cases = [case for case in cases if figures.rows(case.key, mode, MENZIL) or any(figures.rows(case.key, mode, peer) for peer in PEERS)]
     if not cases:
         return ""
     peers = [peer for peer in PEERS if any(figures.rows(case.key, mode, peer) for case in cases)]
     lines = [
-        "| " + " | ".join([title, "asked", MENZIL, *peers, "ratio"]) + " |",
-        "|" + "---|" * (4 + len(peers)),
+        "| " + " | ".join([title, "asked", MENZIL, *peers] + ["ratio"] * compared) + " |",
+        "|" + "---|" * (3 + len(peers) + compared),
     ]
     for case in cases:
         asked = asked_of(case)
         row = [case.title + noted(figures, case, mode), wanted(asked), cell(figures, case, mode, MENZIL, names) + mark(figures, case, mode, asked)]
         row += [cell(figures, case, mode, peer, names) for peer in peers]
-        lines.append("| " + " | ".join(row + [ratio(figures, case, mode, names[0])]) + " |")
+        row += [ratio(figures, case, mode, names[0])] * compared
+        lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines)
 
 
@@ -262,14 +263,14 @@ def latency(figures, drawn):
     rates, echoes, copies = [], [], []
     for mode in ("pinned", "unpinned"):
         rates.append(table(figures, cases("confirm-one"), mode, ["of_raw_sync", "per_second", "raw_sync_per_second"],
-                           f"{mode}: confirms one by one: part of the raw sync rate · per second · raw syncs per second just before"))
+                           f"{mode}: confirms one by one: part of the raw sync rate · per second · raw syncs per second", compared=False))
         echoes.append(table(figures, cases("latency"), mode, ["p50_of_echo", "p99_of_echo", "echo_p50_ns", "echo_p99_ns"],
-                            f"{mode}: end to end: p50 · p99 as multiples of the echo's · the echo's p50 · p99 µs", lambda case: {}))
+                            f"{mode}: end to end: p50 · p99 as multiples of the echo's · the echo's p50 · p99 µs", lambda case: {}, compared=False))
         copies.append(table(figures, cases("confirm-latency-6", "confirm-latency-32"), mode, ["p50_of_one_queue", "latency_p50_ns"],
-                            f"{mode}: publish to confirm: p50 as a multiple of that to 1 queue · p50 µs"))
+                            f"{mode}: publish to confirm: p50 as a multiple of that to 1 queue · p50 µs", compared=False))
     echo = any(echoes) and ("What the machine itself does: an echo process (`menzil bench loopback`) gets the same messages from the same generator over one "
-                            "connection and gives them back over another, on the same cores, just before each run. A multiple is the median of "
-                            "those of the rounds.")
+                            "connection and gives them back over another, on the same cores, just before each run and just after it; and the raw "
+                            "sync rate is taken so. A multiple or a part is the median of those of the rounds.")
     return joined("## Latency", image(drawn, "latency", "Latency"), *parts, echo, *echoes, *copies, *rates)
 
 

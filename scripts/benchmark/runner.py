@@ -6,6 +6,7 @@ import os
 import pathlib
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -130,7 +131,7 @@ class Runner:
         return Menzil(self.binary, settings) if kind == MENZIL else RabbitMq()
 
     def run_bench(self, case, peer, node, pid, pinned):
-        beside = getattr(self, f"beside_{case.beside}")(pinned) if case.beside else {}
+        beside = [self.beside(case, pinned)]
         words = case.words_for(peer) + ["--pid", str(pid)]
         if case.fresh:
             words += ["--data-dir", str(node.data_dir())]
@@ -141,7 +142,8 @@ class Runner:
         row = rows[case.row]
         if others and row.get("disk_written_bytes"):
             row["others_share"] = others * row["seconds"] / row["disk_written_bytes"]
-        row |= beside
+        beside.append(self.beside(case, pinned))
+        row |= {name: statistics.mean(one[name] for one in beside) for name in beside[0]}
         if "folder_beyond_live" in case.asked:
             row["live_bytes"] = live_bytes(case)
             row["segment_bytes"] = int(case.settings["segment_bytes"])
@@ -179,14 +181,17 @@ class Runner:
             raise CaseFailed("the client of lapin does not build")
         return target / "release" / "menzil-bench-lapin"
 
+    def beside(self, case, pinned):
+        """What the bare machine does, asked for before a run and behind it: it changes meanwhile."""
+        return getattr(self, f"beside_{case.beside}")(pinned) if case.beside else {}
+
     def beside_sync(self, pinned):
-        """What the disk gives just before a run."""
         row = self.bench(["disk", "--dir", self.folder, "--seconds", "1", "--overwrite"], pinned)[0]
         self.disk.append(row)
         return {"raw_sync_per_second": row["per_second"], "raw_sync_p50_ns": row["latency_p50_ns"]}
 
     def beside_loopback(self, pinned):
-        """What the bare machine does with the same messages just before a run, on the same cores."""
+        """The same messages through a bare echo, on the same cores."""
         cores = ["--pin", f"{BROKER_CORE},{GENERATOR_CORE}"] if pinned else []
         row = self.bench(["loopback", "--seconds", str(self.seconds)] + cores, pinned)[0]
         return {"echo_p50_ns": row["latency_p50_ns"], "echo_p99_ns": row["latency_p99_ns"]}
