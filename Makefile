@@ -2,7 +2,8 @@
 BIN := target/release/menzil
 
 # Nothing stays in memory and everything on disk is small: what only happens at scale happens at once.
-TINY := --set body_cache_bytes=0 --set index_page_entries=4 --set index_bytes_max=0 --set "segment_bytes=64 KiB"
+TINY_SETTINGS := body_cache_bytes=0;index_page_entries=4;index_bytes_max=0;segment_bytes=65536
+TINY := $(addprefix --set ,$(subst ;, ,$(TINY_SETTINGS)))
 
 .PHONY: run build test lint unit interop bench soak differential
 
@@ -19,10 +20,11 @@ lint:
 
 unit:
 	cargo test --workspace --locked --no-fail-fast
+	MENZIL_TEST_SETTINGS="$(TINY_SETTINGS)" cargo test --locked -p menzil --test process
 
 interop: build
 	tests/interop/run --broker menzil --binary $(BIN)
-	tests/interop/run --broker menzil --binary $(BIN) --only cases $(TINY)
+	tests/interop/run --broker menzil --binary $(BIN) $(TINY)
 
 bench: build
 	scripts/bench

@@ -260,7 +260,9 @@ impl<D: Disk> Journal<D> {
                 .store(each.max(kept), Ordering::Relaxed);
         }
         let before = self.checkpoint_bytes.load(Ordering::Relaxed);
-        if bytes <= before && before <= bytes.saturating_mul(4).max(1 << 20) {
+        // What is little beside a segment is not worth another word.
+        let little = (self.options.segment_bytes / 16).min(1 << 20);
+        if bytes <= before && before <= bytes.saturating_mul(4).max(little) {
             return;
         }
         self.checkpoint_bytes.store(bytes.max(1), Ordering::Relaxed);

@@ -42,7 +42,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts on a free port, with small segments so that many tests may run at once.
+    /// Starts on a free port, with small segments so that many tests may run at once, and with the
+    /// settings in `MENZIL_TEST_SETTINGS` (`key=value;key=value`): the whole suite also runs where
+    /// every page and every body has to come from disk.
     pub(crate) fn start(data_dir: &Path, arguments: &[&str]) -> Self {
         let mut command = menzil(&[
             "server",
@@ -54,6 +56,11 @@ impl Server {
             "--set",
             "handshake_timeout_seconds=3600",
         ]);
+        if let Ok(settings) = std::env::var("MENZIL_TEST_SETTINGS") {
+            for setting in settings.split(';') {
+                command.args(["--set", setting]);
+            }
+        }
         command.arg("--data-dir").arg(data_dir).args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();

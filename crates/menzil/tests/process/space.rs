@@ -41,7 +41,11 @@ fn await_folder_below(dir: &Path, bytes: u64) {
             folder_bytes(dir),
             std::fs::read_dir(dir)
                 .unwrap()
-                .map(|name| name.unwrap().file_name())
+                .flatten()
+                .map(|file| (
+                    file.file_name(),
+                    file.metadata().map(|found| found.len()).ok()
+                ))
                 .collect::<Vec<_>>()
         );
         thread::sleep(Duration::from_millis(50));
