@@ -62,8 +62,8 @@ class Figures:
 
     def _ratio(self, key, base, mode, peer, figure):
         """Of rounds taken next to each other, so that what the machine did then cancels out."""
-        there = {row["round"]: row[figure] for row in self.rows(base, mode, peer) if row.get(figure)}
-        return self._per_row(key, mode, peer, lambda row: row[figure] / there[row["round"]] if row.get(figure) and row["round"] in there else None)
+        there = {row.get("round"): row[figure] for row in self.rows(base, mode, peer) if row.get(figure)}
+        return self._per_row(key, mode, peer, lambda row: row[figure] / there[row.get("round")] if row.get(figure) and row.get("round") in there else None)
 
     def rounds(self, key, mode, peer):
         return len(self.rows(key, mode, peer))
