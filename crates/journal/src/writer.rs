@@ -209,9 +209,9 @@ impl<D: Disk> Journal<D> {
         } = active.segment;
         let header = cut.header(target, *number, *previous).encode();
         let flight = reading(&self.flight);
-        let slices = cut.io_slices(&header, &flight, target.offset);
+        let slices = cut.io_slices(&header, &flight, target.offset, file.padding());
         let start = Instant::now();
-        file.write_vectored_at(&slices, target.offset)
+        file.write_sectors_at(&slices, target.offset)
             .map_err(|error| StorageError::Write {
                 segment,
                 offset: target.offset,
