@@ -224,6 +224,7 @@ impl<D: Disk> Journal<D> {
             error: Arc::new(error),
         };
         file.sync_data().map_err(error)?;
+        let before = active.left();
         active.offset += sectors(cut.length);
         writing(&self.directory).commit(
             &active.segment,
@@ -234,7 +235,7 @@ impl<D: Disk> Journal<D> {
         );
         *number += 1;
         *previous = segment;
-        self.room.set_active(active.left());
+        self.has_left(active.left(), before);
         self.counts
             .batch(u64::from(cut.records), sectors(cut.length), start.elapsed());
         Ok(())
