@@ -176,10 +176,10 @@ impl Sink for Executor<'_> {
             .publish_in_place(0, channel, publish, self.log, &mut self.outlet);
     }
 
-    fn acknowledge(&mut self, channel: ChannelKey, delivery_tag: DeliveryTag, multiple: bool) {
+    fn acknowledge(&mut self, channel: ChannelKey, delivery_tags: &[DeliveryTag]) {
         let (log, outlet) = (&mut *self.log, &mut self.outlet);
         self.shard
-            .acknowledge_in_place(0, channel, delivery_tag, multiple, log, outlet);
+            .acknowledge_each(0, channel, delivery_tags, log, outlet);
     }
 }
 

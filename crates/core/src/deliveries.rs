@@ -21,6 +21,14 @@ pub(crate) struct Delivery {
     pub(crate) consumer: Option<Taker>,
 }
 
+impl Delivery {
+    /// Whether it is of the same queue and consumer.
+    #[inline]
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.queue == other.queue && self.consumer == other.consumer
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deliveries {

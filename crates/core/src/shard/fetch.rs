@@ -37,7 +37,7 @@ impl Shard {
         }
     }
 
-    fn ask(&mut self, turn: &mut Turn<'_>, id: QueueId) {
+    pub(super) fn ask(&mut self, turn: &mut Turn<'_>, id: QueueId) {
         let max = RunMax {
             messages: RUN_MESSAGES_MAX,
             bytes: self.content.run_bytes(),
