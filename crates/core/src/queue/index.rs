@@ -253,6 +253,7 @@ impl Index {
         if self.pages.capacity() > 0 {
             self.pages = VecDeque::new();
         }
+        self.unsettled.give_room_back();
     }
 
     fn next_held(&self) -> Option<&Held> {

@@ -119,6 +119,11 @@ impl Unsettled {
         if self.slots.len() > 2 * self.live + SLACK {
             self.slots.retain(|(_, held)| held.is_some());
         }
+    }
+
+    /// An empty list keeps next to no memory; while its queue is in use it is needed again at
+    /// once.
+    pub(crate) fn give_room_back(&mut self) {
         if self.slots.is_empty() && self.slots.capacity() > SLACK {
             self.slots = VecDeque::new();
         }

@@ -34,10 +34,16 @@ impl<'a> Takers<'a, '_> {
     /// The first consumer in the queue's line that can take one more, and where it stands.
     #[inline]
     fn find(&self, queue: &Queue) -> Option<(usize, Taker, &'a Consumer)> {
-        queue.consumers.iter().enumerate().find_map(|(at, taker)| {
-            let consumer = self.consumers.at(taker.place, taker.consumer)?;
-            self.can_take(consumer).then_some((at, *taker, consumer))
-        })
+        let mut at = 0;
+        loop {
+            let taker = *queue.consumers.get(at)?;
+            if let Some(consumer) = self.consumers.at(taker.place, taker.consumer)
+                && self.can_take(consumer)
+            {
+                return Some((at, taker, consumer));
+            }
+            at += 1;
+        }
     }
 
     /// Whether the consumer may have one more: its own prefetch, its channel's, and the

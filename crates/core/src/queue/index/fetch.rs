@@ -77,7 +77,7 @@ impl Index {
     pub(crate) fn ask(&mut self, max: RunMax) -> Vec<Wanted> {
         let ahead = usize::try_from(self.fetching.left).unwrap_or(usize::MAX);
         self.open_pages(ahead.saturating_add(max.messages));
-        let mut wanted = Vec::new();
+        let mut wanted = Vec::with_capacity(self.head.len().min(max.messages));
         let mut room = max.bytes;
         let mut front = self.head.iter_mut().peekable();
         let mut returned = self.returned.values_mut().peekable();
@@ -121,7 +121,7 @@ impl Index {
             let Some(page) = self.pages.pop_front() else {
                 return;
             };
-            self.head.extend(page.open(self.durable));
+            page.open_behind(&mut self.head, self.durable);
             if let Some(later) = self.pages.get(super::PAGES_AHEAD) {
                 later.announce();
             }
