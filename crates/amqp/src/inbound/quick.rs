@@ -3,8 +3,9 @@
 //! Both are looked at where they lie. Whatever is unusual in any way, an error first of all, is
 //! left to the frame by frame way, so that nothing is decided twice.
 //!
-//! A consumer that acknowledges message by message sends many such frames at once, in which only
-//! the delivery tag differs: those that follow each other go on as one run.
+//! Mostly many of a kind follow each other. Of publishes that are the same up to their bodies
+//! the first is looked at; acknowledgements, in which only the delivery tag differs, go on as one
+//! run.
 
 use menzil_core::{Body, PublishRef};
 use menzil_model::wire::Reader;
@@ -61,15 +62,30 @@ impl Inbound {
         if !takes {
             return None;
         }
-        let publish = PublishRef {
+        let publish = |body| PublishRef {
             exchange,
             routing_key,
             mandatory,
             properties,
             body: Body::Whole(body),
         };
-        out.publish(self.key(channel), &publish);
-        Some(input.len() - reader.rest().len())
+        let key = self.key(channel);
+        out.publish(key, &publish(body));
+        let length = input.len() - reader.rest().len();
+        if body.is_empty() {
+            return Some(length);
+        }
+        let (unit, mut rest) = input.split_at_checked(length)?;
+        let start = unit.get(..length - body.len() - 1)?;
+        let mut used = length;
+        while let Some((next, behind)) = rest.split_at_checked(length)
+            && let Some([body @ .., FRAME_END]) = next.strip_prefix(start)
+        {
+            out.publish(key, &publish(body));
+            used += length;
+            rest = behind;
+        }
+        Some(used)
     }
 
     /// Acknowledgements of one delivery each on one channel, as many as follow each other.
