@@ -24,7 +24,7 @@ use menzil_amqp::{Action, Inbound, Outbound, PROTOCOL_HEADER, SessionConfig, Sin
 use menzil_core::{
     ChannelKey, Command, Delivering, Effect, Effects, Log, PublishRef, Shard, ShardSettings, Wanted,
 };
-use menzil_model::fact::{Origin, PublishedRef, read_message};
+use menzil_model::fact::{Origin, PublishedRef, read_short_message};
 use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Message, Name, QueueId};
 
 const READ_BYTES: usize = 64 << 10;
@@ -108,14 +108,14 @@ impl Journal {
     }
 
     /// The message that was written with that index.
-    fn read(&self, origin: Origin) -> Option<Arc<Message>> {
+    fn read(&self, origin: Origin, spare: Option<Arc<Message>>) -> Option<Arc<Message>> {
         let ends = self.ends.as_ref()?;
         let at = usize::try_from(origin.index).ok()? - 1;
         let start = at
             .checked_sub(1)
             .map_or(Some(0), |before| ends.get(before).copied())?;
         let record = self.pending.get(start..*ends.get(at)?)?;
-        read_message(record, origin.part, Vec::new()).ok()
+        read_short_message(record, origin.part, spare).ok()
     }
 }
 
@@ -153,7 +153,7 @@ struct Outlet<'a> {
 }
 
 /// What a queue wants read.
-type Fetch = (QueueId, Vec<Wanted>);
+type Fetch = (QueueId, Vec<Wanted>, Vec<Arc<Message>>);
 
 impl Outlet<'_> {
     fn of(&mut self, connection: ConnectionId) -> Option<&mut Outbound> {
@@ -163,8 +163,13 @@ impl Outlet<'_> {
 
 impl Effects for Outlet<'_> {
     fn effect(&mut self, effect: Effect) {
-        if let Effect::Fetch { queue, wanted } = effect {
-            self.fetches.push((queue, wanted));
+        if let Effect::Fetch {
+            queue,
+            wanted,
+            spare,
+        } = effect
+        {
+            self.fetches.push((queue, wanted, spare));
         } else if let Effect::Channel { to, .. } = &effect
             && let Some(outbound) = self.of(to.connection)
         {
@@ -240,14 +245,14 @@ impl Broker {
         for round in 0..self.outbounds.len() {
             self.flush(round);
         }
-        while let Some((queue, wanted)) = self.fetches.pop() {
-            self.fetched(queue, &wanted);
+        while let Some(fetch) = self.fetches.pop() {
+            self.fetched(fetch);
         }
     }
 
     /// Answers a fetch.
-    fn fetched(&mut self, queue: QueueId, wanted: &[Wanted]) {
-        let read = |one: &Wanted| (one.sequence, self.log.read(one.origin));
+    fn fetched(&mut self, (queue, wanted, mut spare): Fetch) {
+        let read = |one: &Wanted| (one.sequence, self.log.read(one.origin, spare.pop()));
         let messages = wanted.iter().map(read).collect();
         self.execute(Command::Fetched { queue, messages });
         self.shard.finish(&mut self.log);

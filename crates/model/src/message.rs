@@ -1,5 +1,7 @@
 //! A published message: immutable, shared by every queue that it reached.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::name::Name;
@@ -98,6 +100,9 @@ impl Data {
 fn fill<'a>(bytes: &'a mut [u8], parts: [&[u8]; 4]) -> &'a mut [u8] {
     let mut rest = bytes;
     for part in parts {
+        if part.is_empty() {
+            continue;
+        }
         let at = part.len().min(rest.len());
         let (place, left) = rest.split_at_mut(at);
         if let Some(part) = part.get(..at) {
@@ -205,6 +210,24 @@ impl Message {
         true
     }
 
+    /// As [`Message::copied`], in the memory of a message that nobody else holds, where it is of
+    /// the size.
+    pub fn copied_into(
+        spare: Option<Arc<Self>>,
+        exchange: &[u8],
+        routing_key: &[u8],
+        properties: &[u8],
+        body: &[u8],
+    ) -> Arc<Self> {
+        if let Some(mut message) = spare
+            && let Some(own) = Arc::get_mut(&mut message)
+            && own.become_copied(exchange, routing_key, properties, body)
+        {
+            return message;
+        }
+        Arc::new(Self::copied(exchange, routing_key, properties, body))
+    }
+
     fn properties_start(&self) -> usize {
         usize::from(self.exchange_bytes) + usize::from(self.routing_key_bytes)
     }
@@ -281,6 +304,11 @@ impl Message {
     /// Bytes of the body.
     pub fn body_bytes(&self) -> u64 {
         self.body_bytes
+    }
+
+    /// Whether it is one piece of memory, so that one of any such length fits where it was.
+    pub fn is_one_piece(&self) -> bool {
+        matches!(self.data, Data::Short { .. }) && self.chunks.is_empty()
     }
 
     /// Bytes of memory that the message pins: envelope, properties and body.

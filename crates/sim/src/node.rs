@@ -259,7 +259,7 @@ impl Node {
 
 fn note_fetches(fetches: &mut Vec<Fetch>, effects: &[Effect]) {
     for effect in effects {
-        if let Effect::Fetch { queue, wanted } = effect {
+        if let Effect::Fetch { queue, wanted, .. } = effect {
             fetches.push(Fetch {
                 queue: *queue,
                 wanted: wanted.clone(),

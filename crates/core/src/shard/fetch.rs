@@ -47,7 +47,12 @@ impl Shard {
         };
         let wanted = queue.index.ask(max);
         if !wanted.is_empty() {
-            turn.effects.effect(Effect::Fetch { queue: id, wanted });
+            let spare = self.spare.take(wanted.len());
+            turn.effects.effect(Effect::Fetch {
+                queue: id,
+                wanted,
+                spare,
+            });
         }
     }
 
