@@ -231,6 +231,17 @@ impl World {
         seen(&effects)
     }
 
+    /// The client acknowledges deliveries one after the other, and all of it arrives at once.
+    pub(crate) fn acknowledge_each(&mut self, channel: ChannelKey, tags: &[u64]) -> Vec<Seen> {
+        let tags: Vec<DeliveryTag> = tags.iter().copied().map(DeliveryTag).collect();
+        let mut effects = Vec::new();
+        self.shard
+            .acknowledge_each(self.now, channel, &tags, &mut self.log, &mut effects);
+        self.shard.finish(&mut self.log);
+        self.shard.check_invariants();
+        seen(&self.answered(effects))
+    }
+
     pub(crate) fn tick(&mut self, milliseconds: u64) -> Vec<Seen> {
         self.now += milliseconds;
         let mut effects = Vec::new();
@@ -238,7 +249,12 @@ impl World {
             self.shard.expire(self.now, &mut self.log, &mut effects);
         }
         self.shard.check_invariants();
-        let mut all = Vec::new();
+        seen(&self.answered(effects))
+    }
+
+    /// Effects, and behind them what comes of those that ask for messages.
+    fn answered(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
+        let (mut all, mut fetched) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
                 Effect::Fetch {
@@ -246,13 +262,13 @@ impl World {
                     wanted,
                     spare,
                 } if self.answer_fetches => {
-                    let fetched = self.read(queue, &wanted, spare);
-                    all.extend(self.execute_all(vec![(fetched, true)]));
+                    fetched.push((self.read(queue, &wanted, spare), true));
                 }
                 other => all.push(other),
             }
         }
-        seen(&all)
+        all.extend(self.execute_all(fetched));
+        all
     }
 
     /// kill -9 after everything appended so far was synced.
