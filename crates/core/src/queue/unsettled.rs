@@ -27,17 +27,21 @@ impl Unsettled {
         (self.live + self.late.len()) as u64
     }
 
+    #[inline]
     pub(crate) fn insert(&mut self, held: Held) {
         let sequence = held.sequence();
         match self.slots.back() {
-            Some((last, _)) if *last >= sequence => {
-                self.late.insert(sequence, held);
-            }
+            Some((last, _)) if *last >= sequence => self.insert_late(held),
             _ => {
                 self.slots.push_back((sequence, Some(held)));
                 self.live += 1;
             }
         }
+    }
+
+    #[cold]
+    fn insert_late(&mut self, held: Held) {
+        self.late.insert(held.sequence(), held);
     }
 
     pub(crate) fn get(&self, sequence: Sequence) -> Option<&Held> {

@@ -48,6 +48,7 @@ impl Passage<'_> {
         Arc::clone(self.message.get_or_insert_with(made))
     }
 
+    #[inline]
     fn item(&self, entry: &Entry) -> Item {
         Item {
             sequence: entry.sequence,
@@ -245,6 +246,7 @@ impl Shard {
     }
 
     /// Notes an entry that came and went out at once, to be settled later.
+    #[inline]
     fn go_out(
         &mut self,
         passage: &mut Passage<'_>,
