@@ -228,10 +228,12 @@ impl Message {
         Arc::new(Self::copied(exchange, routing_key, properties, body))
     }
 
+    #[inline]
     fn properties_start(&self) -> usize {
         usize::from(self.exchange_bytes) + usize::from(self.routing_key_bytes)
     }
 
+    #[inline]
     fn body_start(&self) -> usize {
         self.properties_start() + self.properties_bytes as usize
     }
@@ -261,6 +263,7 @@ impl Message {
     }
 
     /// Exchange, routing key and properties, one after the other.
+    #[inline]
     pub fn envelope(&self) -> &[u8] {
         self.data
             .as_slice()
@@ -269,6 +272,7 @@ impl Message {
     }
 
     /// Lengths of exchange, routing key and properties.
+    #[inline]
     pub fn envelope_lengths(&self) -> [usize; 3] {
         [
             usize::from(self.exchange_bytes),
@@ -278,6 +282,7 @@ impl Message {
     }
 
     /// The part of the body that lies beside the envelope; empty where the body is in chunks.
+    #[inline]
     pub fn inline_body(&self) -> &[u8] {
         self.data
             .as_slice()
@@ -286,6 +291,7 @@ impl Message {
     }
 
     /// The parts of a large body, in order; empty where it lies beside the envelope.
+    #[inline]
     pub fn chunks(&self) -> &[Bytes] {
         &self.chunks
     }
@@ -307,11 +313,13 @@ impl Message {
     }
 
     /// Whether it is one piece of memory, so that one of any such length fits where it was.
+    #[inline]
     pub fn is_one_piece(&self) -> bool {
         matches!(self.data, Data::Short { .. }) && self.chunks.is_empty()
     }
 
     /// Bytes of memory that the message pins: envelope, properties and body.
+    #[inline]
     pub fn total_bytes(&self) -> u64 {
         self.data.as_slice().len() as u64 + self.chunks.iter().map(|c| c.len() as u64).sum::<u64>()
     }

@@ -271,6 +271,7 @@ impl Index {
         self.unsettled.give_room_back();
     }
 
+    #[inline]
     fn next_held(&self) -> Option<&Held> {
         let front = self.head.front();
         match (front, self.returned.first_key_value()) {

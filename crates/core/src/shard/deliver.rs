@@ -61,14 +61,13 @@ impl<'a> Takers<'a, '_> {
 
 /// What is to be done before a queue delivers more.
 enum Halt {
-    /// Nothing: it has no more, or nobody who could take it.
+    /// Nothing: it has no more that is here or nobody who could take it.
     End,
     /// Its head is to expire.
     Expired,
     /// The mark of deliveries is to be moved past this one.
     Mark(Sequence),
-    /// The next messages are to be read; the head is one of them, or is being read, where it
-    /// `waits`.
+    /// The next messages are to be read; where it `waits`, the head is one of them.
     Ask { waits: bool },
 }
 
@@ -81,30 +80,22 @@ impl Queue {
         }
     }
 
-    /// Why there is no head to deliver.
-    #[inline]
-    fn has_next(&self, now: u64) -> Option<Halt> {
-        match self.index.head() {
-            None => Some(Halt::End),
-            Some(head) => head
-                .expires_at
-                .is_some_and(|at| at < now)
-                .then_some(Halt::Expired),
-        }
-    }
-
     /// Why the head cannot be delivered at once.
     #[inline]
-    fn is_ready(&self) -> Option<Halt> {
-        match self.index.head_body() {
-            Some(Body::Here) if self.index.runs_low() => return Some(Halt::Ask { waits: false }),
-            Some(Body::Here) => {}
-            Some(Body::Away) => return Some(Halt::Ask { waits: true }),
-            Some(Body::Asked) | None => return Some(Halt::End),
+    fn halt(&self, now: u64) -> Option<Halt> {
+        let Some((head, body)) = self.index.next() else {
+            return Some(Halt::End);
+        };
+        if head.expires_at.is_some_and(|at| at < now) {
+            return Some(Halt::Expired);
         }
-        let head = self.index.head()?;
-        (head.durable && self.mark.due(head.sequence).is_some())
-            .then_some(Halt::Mark(head.sequence))
+        match body {
+            Body::Here if self.index.runs_low() => Some(Halt::Ask { waits: false }),
+            Body::Here => (head.durable && self.mark.due(head.sequence).is_some())
+                .then_some(Halt::Mark(head.sequence)),
+            Body::Away => Some(Halt::Ask { waits: true }),
+            Body::Asked => Some(Halt::End),
+        }
     }
 }
 
@@ -231,8 +222,9 @@ impl Shard {
             return Halt::End;
         };
         while !queue.consumers.is_empty() {
-            if let Some(expired) = queue.has_next(turn.now) {
-                return expired;
+            let halt = queue.halt(turn.now);
+            if let Some(Halt::End | Halt::Expired) = halt {
+                return halt.unwrap_or(Halt::End);
             }
             let takers = Takers {
                 consumers: &self.consumers,
@@ -242,7 +234,7 @@ impl Shard {
             let Some((at, taker, _)) = takers.find(queue) else {
                 return Halt::End;
             };
-            if let Some(halt) = queue.is_ready() {
+            if let Some(halt) = halt {
                 // The consumer gets the next turn.
                 queue.consumers.rotate_left(at);
                 return halt;
@@ -270,7 +262,7 @@ impl Shard {
                 if !is_alone || !receiver.can_take() {
                     break;
                 }
-                if let Some(halt) = queue.has_next(turn.now).or_else(|| queue.is_ready()) {
+                if let Some(halt) = queue.halt(turn.now) {
                     return halt;
                 }
             }

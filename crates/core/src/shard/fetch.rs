@@ -22,7 +22,7 @@ impl Shard {
         let Some(queue) = self.queues.at(place, id) else {
             return false;
         };
-        match queue.index.head_body() {
+        match queue.index.next().map(|(_, body)| body) {
             Some(Body::Here) => {
                 if queue.index.runs_low() {
                     self.ask(turn, id);

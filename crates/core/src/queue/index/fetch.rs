@@ -10,7 +10,7 @@ use menzil_model::{Message, Sequence};
 
 use super::Index;
 use crate::effect::Wanted;
-use crate::queue::item::Held;
+use crate::queue::item::{Held, Item};
 
 /// Where the message of the head is.
 pub(crate) enum Body {
@@ -53,15 +53,16 @@ pub(crate) struct RunMax {
 }
 
 impl Index {
-    /// Where the message of the next entry to go out is.
+    /// The next entry to go out, and where its message is.
     #[inline]
-    pub(crate) fn head_body(&self) -> Option<Body> {
+    pub(crate) fn next(&self) -> Option<(&Item, Body)> {
         let held = self.next_held()?;
-        Some(match &held.content {
+        let body = match &held.content {
             Some(_) => Body::Here,
             None if held.asked => Body::Asked,
             None => Body::Away,
-        })
+        };
+        Some((&held.item, body))
     }
 
     /// Whether the next run is to be asked for.
