@@ -192,6 +192,25 @@ fn what_comes_behind_an_unknown_delivery_tag_counts_for_nothing() {
 }
 
 #[test]
+fn what_was_not_sent_before_the_run_came_is_not_acknowledged_by_it() {
+    let scene = Scene {
+        durable: true,
+        persistent: vec![true; 3],
+        prefetch: 1,
+        is_crowded: false,
+        is_transaction: false,
+        global_prefetch: false,
+    };
+    let (mut world, _) = world(&scene, &ShardSettings::default());
+    let seen = world.acknowledge_each(key(1, 2), &[1, 2]);
+    assert_eq!(
+        seen,
+        [Seen::Refused(Refusal::UnknownDeliveryTag(DeliveryTag(2)))]
+    );
+    assert_eq!(settled(&world).len(), 1);
+}
+
+#[test]
 fn acknowledgements_wait_behind_a_get_that_waits() {
     let scene = Scene {
         durable: true,
