@@ -26,15 +26,23 @@ pub struct Message {
 const SHORT_BYTES_MAX: usize = 134;
 
 /// exchange ++ routing key ++ properties ++ inline body
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 enum Data {
-    /// Zeros after the length.
+    /// Anything after the length.
     Short {
         length: u8,
         bytes: [u8; SHORT_BYTES_MAX],
     },
     Long(Bytes),
 }
+
+impl PartialEq for Data {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Data {}
 
 impl Data {
     fn of(data: &[u8]) -> Self {
@@ -57,13 +65,8 @@ impl Data {
                 if new_length > SHORT_BYTES_MAX {
                     return false;
                 }
-                let rest = fill(bytes, parts);
-                let new_length = u8::try_from(new_length).unwrap_or(u8::MAX);
-                let behind = usize::from(length.saturating_sub(new_length));
-                if let Some(left) = rest.get_mut(..behind) {
-                    left.fill(0);
-                }
-                *length = new_length;
+                fill(bytes, parts);
+                *length = u8::try_from(new_length).unwrap_or(u8::MAX);
                 true
             }
             Self::Long(bytes) => {
@@ -94,10 +97,9 @@ impl Data {
     }
 }
 
-/// Copies the parts to the beginning, one after the other, as far as there is room. Returns what
-/// lies behind them.
+/// Copies the parts to the beginning, one after the other, as far as there is room.
 #[inline]
-fn fill<'a>(bytes: &'a mut [u8], parts: [&[u8]; 4]) -> &'a mut [u8] {
+fn fill(bytes: &mut [u8], parts: [&[u8]; 4]) {
     let mut rest = bytes;
     for part in parts {
         if part.is_empty() {
@@ -110,7 +112,6 @@ fn fill<'a>(bytes: &'a mut [u8], parts: [&[u8]; 4]) -> &'a mut [u8] {
         }
         rest = left;
     }
-    rest
 }
 
 impl Message {

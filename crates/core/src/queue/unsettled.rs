@@ -61,22 +61,31 @@ impl Unsettled {
         }
     }
 
+    /// Removes an entry, after a look at it where it lies.
     #[inline]
-    pub(crate) fn remove(&mut self, sequence: Sequence) -> Option<Held> {
+    pub(crate) fn remove_with<R>(
+        &mut self,
+        sequence: Sequence,
+        look: impl FnOnce(&mut Held) -> R,
+    ) -> Option<R> {
         // The first slot is a live one.
-        if self.slots.len() > 1 && self.slots.front().is_some_and(|slot| slot.0 == sequence) {
-            let (_, held) = self.slots.pop_front()?;
+        if self.slots.len() > 1
+            && let Some((first, Some(held))) = self.slots.front_mut()
+            && *first == sequence
+        {
+            let seen = look(held);
+            self.slots.pop_front();
             self.live -= 1;
             let is_live = matches!(self.slots.front(), Some((_, Some(_))));
             if !is_live || self.slots.len() > 2 * self.live + SLACK {
                 self.sweep();
             }
-            return held;
+            return Some(seen);
         }
-        self.remove_out_of_turn(sequence)
+        self.remove(sequence).map(|mut held| look(&mut held))
     }
 
-    fn remove_out_of_turn(&mut self, sequence: Sequence) -> Option<Held> {
+    pub(crate) fn remove(&mut self, sequence: Sequence) -> Option<Held> {
         let at = self.place(sequence);
         let slot = self
             .slots

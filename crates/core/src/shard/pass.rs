@@ -145,7 +145,9 @@ impl Shard {
             .insert_with(item, reach, || Some(passage.message(&mut self.spare)));
         if had_ready && entry.expires_at.is_none() {
             // Whoever could take one would have taken the one before it.
-            self.note_content(id, place);
+            if item.is_stored() {
+                self.note_content(id, place);
+            }
         } else {
             self.touch_at(id, place);
         }
@@ -268,6 +270,5 @@ impl Shard {
             consumer: Some(taker),
         };
         self.note_out(taker, delivery);
-        self.note_content(id, place);
     }
 }
