@@ -3,7 +3,10 @@
 `asked` maps a figure of the row to ("<=" or ">=", bound). `fresh` cases get a broker of their own,
 started for them, with `settings` for Menzil; all others share one broker that stays up. `peers` are
 those it makes sense to run beside, `peer_words` what they get instead where ours would take them
-hours.
+hours, `peer_rounds` how often they run where it takes them long (0: as often as Menzil). Cases of one
+`group` are compared with each other, `beside` is what is asked of the bare machine around each run.
+`takes` is how many seconds a run has needed besides the measured time and the start of a broker of
+its own; what is not there took one.
 """
 
 import dataclasses
@@ -27,8 +30,20 @@ class Case:
     kind: str = "bench"
     row: int = 0
     timed: bool = True
-    once: bool = False
     note: str = ""
+    peer_rounds: int = 0
+    group: str = ""
+    beside: str = ""
+    takes: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def timed_parts(self):
+        """How often a run measures for the time that is given."""
+        if self.kind == "lapin":
+            return 6
+        if self.kind == "idle" or not self.timed:
+            return 0
+        return 3 if self.beside == "loopback" else 1
 
     def words_for(self, peer):
         words = self.words if peer == MENZIL else self.peer_words or self.words
@@ -43,6 +58,10 @@ def rate(least):
     return {"per_second": (">=", least)}
 
 
+def took(ours, theirs=0):
+    return {MENZIL: ours, CLASSIC: theirs, QUORUM: theirs}
+
+
 BOTH = (CLASSIC, QUORUM)
 
 CASES = [
@@ -52,76 +71,80 @@ CASES = [
     Case("transient-1k", "the same, 1 KiB", "--scenario transient --size 1k", "throughput", cpu(1.0)),
     Case("manual-ack", "the same, 100 B, manual ack one by one, prefetch 200", "--scenario manual-ack", "throughput", cpu(0.50)),
     Case("drain", "drain of a backlog of 1 M persistent, manual ack one by one", "--scenario drain", "throughput", cpu(0.50),
-         peer_words="--scenario drain --messages 100k", row=1, timed=False),
+         peer_words="--scenario drain --messages 100k", note="RabbitMQ: 100,000", row=1, timed=False, peer_rounds=1, takes=took(3, 15)),
     Case("confirm-1", "persistent, confirms at window 1000, 1 connection", "--scenario confirm", "throughput",
-         cpu(0.60) | rate(900_000), peers=BOTH),
+         cpu(0.60) | rate(900_000), peers=BOTH, takes=took(1, 1)),
     Case("confirm-8", "persistent, 8 connections × window 100 on one queue", "--scenario confirm --publishers 8 --confirm 100",
-         "throughput", cpu(0.70) | rate(800_000), peers=BOTH),
-    Case("fanout-10", "fan-out to 10 queues, 10 consumers, per published message", "--scenario fanout", "throughput", cpu(1.6)),
-    Case("topic-10k", "topic, 10,000 mixed bindings, 1 match", "--scenario topic", "throughput"),
-    Case("headers-1k", "headers, 1,000 mixed bindings, 1 match", "--scenario headers", "throughput"),
+         "throughput", cpu(0.70) | rate(800_000), peers=BOTH, takes=took(1, 1)),
+    Case("fanout-10", "fan-out to 10 queues, 10 consumers, per published message", "--scenario fanout", "throughput", cpu(1.6), takes=took(1, 2)),
+    Case("topic-10k", "topic, 10,000 mixed bindings, 1 match", "--scenario topic", "throughput", peer_rounds=1, takes=took(1, 38)),
+    Case("headers-1k", "headers, 1,000 mixed bindings, 1 match", "--scenario headers", "throughput", peer_rounds=1, takes=took(1, 7)),
     # Latency.
-    Case("confirm-one", "persistent, confirm one by one", "--scenario confirm-one", "latency", {"of_raw_sync": (">=", 0.42)}, peers=BOTH),
+    Case("confirm-one", "persistent, confirm one by one", "--scenario confirm-one", "latency", {"of_raw_sync": (">=", 0.42)}, peers=BOTH,
+         beside="sync", takes=took(4, 4)),
     Case("latency", "end to end at 1,000 msg/s", "--scenario latency", "latency",
          {"latency_p50_ns": ("<=", 75_000), "latency_p99_ns": ("<=", 160_000)},
-         {"latency_p50_ns": ("<=", 35_000), "latency_p99_ns": ("<=", 120_000)}),
-    Case("confirm-latency-1", "publish to confirm at 1,000 msg/s, to 1 queue", "--scenario confirm-latency --queues 1", "latency", peers=BOTH),
-    Case("confirm-latency-6", "the same, each message to 6 queues", "--scenario confirm-latency --queues 6", "latency",
-         {"p50_of_one_queue": ("<=", 1.1)}, peers=BOTH),
-    Case("confirm-latency-32", "the same, each message to 32 queues", "--scenario confirm-latency --queues 32", "latency",
-         {"p50_of_one_queue": ("<=", 1.1)}, peers=BOTH),
+         {"latency_p50_ns": ("<=", 35_000), "latency_p99_ns": ("<=", 120_000)}, beside="loopback"),
+    Case("confirm-latency-1", "publish to confirm at 1,000 msg/s, to 1 queue", "--scenario confirm-latency --queues 1", "latency", peers=BOTH,
+         group="confirm-latency"),
+    Case("confirm-latency-6", "publish to confirm at 1,000 msg/s, each message to 6 queues", "--scenario confirm-latency --queues 6", "latency",
+         {"p50_of_one_queue": ("<=", 1.1)}, peers=BOTH, group="confirm-latency"),
+    Case("confirm-latency-32", "publish to confirm at 1,000 msg/s, each message to 32 queues", "--scenario confirm-latency --queues 32", "latency",
+         {"p50_of_one_queue": ("<=", 1.1)}, peers=BOTH, group="confirm-latency", takes=took(1, 3)),
     # The number of queues.
-    Case("spread-1", "persistent, window 1000, one queue", "--scenario spread --queues 1", "queues"),
-    Case("spread-100", "the same load over 100 queues", "--scenario spread --queues 100", "queues", {"cpu_of_one_queue": ("<=", 1.2)}),
+    Case("spread-1", "persistent, window 1000, one queue", "--scenario spread --queues 1", "queues", group="spread", takes=took(1, 1)),
+    Case("spread-100", "the same load over 100 queues", "--scenario spread --queues 100", "queues", {"cpu_of_one_queue": ("<=", 1.2)},
+         group="spread", takes=took(1, 3)),
     Case("spread-10k", "the same load over 10,000 queues", "--scenario spread --queues 10000", "queues", {"cpu_of_one_queue": ("<=", 1.2)},
-         peer_words="--scenario spread --queues 1000", note="RabbitMQ: 1,000 queues"),
+         peer_words="--scenario spread --queues 1000", note="RabbitMQ: 1,000 queues", peer_rounds=1, group="spread", takes=took(2, 16)),
     # Things that come and go.
-    Case("bindings", "declare 10,000 topic bindings, pipelined", "--scenario bindings", "churn", timed=False),
+    Case("bindings", "declare 10,000 topic bindings, pipelined", "--scenario bindings", "churn", timed=False,
+         peer_words="--scenario bindings --bindings 2000", note="RabbitMQ: 2,000", peer_rounds=1, takes=took(1, 5)),
     Case("churn-connections", "open a connection and a channel, close it", "--scenario churn-connections", "churn"),
     Case("churn-channels", "open a channel, close it", "--scenario churn-channels", "churn"),
     Case("churn-queues", "declare a durable queue, delete it", "--scenario churn-queues", "churn"),
     Case("churn-bindings", "bind to a topic exchange, unbind", "--scenario churn-bindings", "churn"),
     # Memory.
-    Case("idle", "an idle broker", "", "memory", {"broker_resident_bytes": ("<=", 15 * MIB)}, fresh=True, kind="idle"),
+    Case("idle", "an idle broker", "", "memory", {"broker_resident_bytes": ("<=", 15 * MIB)}, fresh=True, kind="idle", peer_rounds=1),
     Case("backlog-1m", "1 M × 100 B persistent, queued: growth", "--scenario backlog --messages 1M", "memory", {"growth": ("<=", 24 * MIB)},
-         peer_words="--scenario backlog --messages 200k", note="RabbitMQ: 200,000", fresh=True, timed=False),
+         peer_words="--scenario backlog --messages 200k", note="RabbitMQ: 200,000", fresh=True, timed=False, peer_rounds=1, takes=took(3, 17)),
     Case("backlog-10m", "10 M × 100 B persistent, queued: growth", "--scenario backlog --messages 10M", "memory", {"growth": ("<=", 64 * MIB)},
-         peers=(), fresh=True, timed=False, once=True),
+         peers=(), fresh=True, timed=False, takes=took(28)),
     Case("idle-connections", "10,000 idle connections with a channel: each", "--scenario idle-connections --connections 10000", "memory",
          {"broker_growth_bytes_per_each": ("<=", 10 * 1024)}, peer_words="--scenario idle-connections --connections 1000", note="RabbitMQ: 1,000",
-         fresh=True, timed=False, settings={"connections_max": "10100"}),
+         fresh=True, timed=False, settings={"connections_max": "10100"}, peer_rounds=1, takes=took(4, 5)),
     Case("idle-queues", "100,000 idle durable queues: each", "--scenario idle-queues --queues 100000", "memory",
-         {"broker_growth_bytes_per_each": ("<=", 2 * 1024)}, peer_words="--scenario idle-queues --queues 5000", note="RabbitMQ: 5,000",
-         fresh=True, timed=False),
+         {"broker_growth_bytes_per_each": ("<=", 2 * 1024)}, peer_words="--scenario idle-queues --queues 2000", note="RabbitMQ: 2,000",
+         fresh=True, timed=False, peer_rounds=1, takes=took(5, 12)),
     # Recovery.
     Case("recovery-1m", "SIGKILL with 1 M × 100 B persistent queued", "--scenario backlog --messages 1M", "recovery",
          {"ready_seconds": ("<=", 0.3)}, peer_words="--scenario backlog --messages 200k", note="RabbitMQ: 200,000",
-         fresh=True, timed=False, kind="recovery"),
+         fresh=True, timed=False, kind="recovery", peer_rounds=1, takes=took(5, 26)),
     Case("recovery-10m", "SIGKILL with 10 M × 100 B persistent queued", "--scenario backlog --messages 10M", "recovery",
-         {"ready_seconds": ("<=", 2.0)}, peers=(), fresh=True, timed=False, kind="recovery", once=True),
+         {"ready_seconds": ("<=", 2.0)}, peers=(), fresh=True, timed=False, kind="recovery", takes=took(33)),
     Case("recovery-queues", "SIGKILL with 100,000 durable queues, each bound", "--scenario idle-queues --queues 100000 --exchange direct", "recovery",
-         {"ready_seconds": ("<=", 2.0)}, peer_words="--scenario idle-queues --queues 5000 --exchange direct", note="RabbitMQ: 5,000",
-         fresh=True, timed=False, kind="recovery"),
+         {"ready_seconds": ("<=", 2.0)}, peer_words="--scenario idle-queues --queues 2000 --exchange direct", note="RabbitMQ: 2,000",
+         fresh=True, timed=False, kind="recovery", peer_rounds=1, takes=took(7, 24)),
     Case("purge-1m", "purge of 1 M persistent messages", "--scenario purge --messages 1M", "recovery", peer_words="--scenario purge --messages 100k",
-         note="RabbitMQ: 100,000", row=1, fresh=True, timed=False),
+         note="RabbitMQ: 100,000", row=1, fresh=True, timed=False, peer_rounds=1, takes=took(3, 8)),
     Case("purge-10m", "purge of 10 M persistent messages", "--scenario purge --messages 10M", "recovery", {"seconds": ("<=", 0.05)},
-         peers=(), row=1, fresh=True, timed=False, once=True),
+         peers=(), row=1, fresh=True, timed=False, takes=took(18)),
     # Disk: with consumers and after a while, so that segments are used again and not prepared.
     *(
         Case(f"written-2k-{queues}", f"fan-out of persistent 2 KiB messages to {queues} queue{'s' * (queues > 1)}",
              f"--scenario confirm --size 2k --exchange fanout --queues {queues} --consumers {queues} --ack-batch 50 --warmup 5 --seconds 5",
-             "disk", {"disk_written_bytes_per_published_byte": ("<=", 1.3)}, fresh=True, timed=False, peers=BOTH)
+             "disk", {"disk_written_bytes_per_published_byte": ("<=", 1.3)}, fresh=True, timed=False, peers=BOTH, peer_rounds=1, takes=took(12, 14))
         for queues in (1, 6, 32)
     ),
     Case("written-100", "100 B to one queue, acknowledged one by one", "--scenario confirm --consumers 1 --ack-batch 1 --warmup 5 --seconds 5",
-         "disk", {"disk_written_bytes_per_published_byte": ("<=", 2.5)}, fresh=True, timed=False, peers=BOTH),
+         "disk", {"disk_written_bytes_per_published_byte": ("<=", 2.5)}, fresh=True, timed=False, peers=BOTH, peer_rounds=1, takes=took(12, 12)),
     Case("folder-empty", "data folder of an empty broker", "", "disk", {"folder_segments": ("<=", 6)}, fresh=True, kind="idle", peers=()),
     Case("folder-held", "data folder with one message unacknowledged under traffic of 100 segments (4 MiB each)",
          "--scenario confirm --consumers 1 --ack-batch 50 --hold 1 --size 2k --messages 200k", "disk", {"folder_beyond_live": ("<=", 4)},
-         peers=(), fresh=True, timed=False, settings={"segment_bytes": "4194304"}),
+         peers=(), fresh=True, timed=False, settings={"segment_bytes": "4194304"}, takes=took(3)),
     Case("folder-dead", "data folder with a dead queue beside five fast ones (segments of 4 MiB)",
          "--scenario confirm --exchange fanout --queues 5 --consumers 5 --ack-batch 50 --dead-queues 1 --size 2k --messages 50k", "disk",
-         {"folder_beyond_live": ("<=", 4)}, peers=(), fresh=True, timed=False, settings={"segment_bytes": "4194304"}),
+         {"folder_beyond_live": ("<=", 4)}, peers=(), fresh=True, timed=False, settings={"segment_bytes": "4194304"}, takes=took(3)),
     # An ordinary client library.
-    Case("lapin", "the client library lapin", "", "lapin", kind="lapin", peers=BOTH),
+    Case("lapin", "the client library lapin", "", "lapin", kind="lapin", peers=BOTH, peer_rounds=1, takes=took(1, 2)),
 ]

@@ -54,9 +54,19 @@ class Figures:
     def _cpu_of_one_queue(self, key, mode, peer):
         return self._ratio(key, "spread-1", mode, peer, "broker_cpu_seconds_per_million")
 
+    def _p50_of_echo(self, key, mode, peer):
+        return self._per_row(key, mode, peer, lambda row: row["latency_p50_ns"] / row["echo_p50_ns"] if row.get("echo_p50_ns") else None)
+
+    def _p99_of_echo(self, key, mode, peer):
+        return self._per_row(key, mode, peer, lambda row: row["latency_p99_ns"] / row["echo_p99_ns"] if row.get("echo_p99_ns") else None)
+
     def _ratio(self, key, base, mode, peer, figure):
-        here, there = self.median(key, mode, peer, figure), self.median(base, mode, peer, figure)
-        return here / there if here is not None and there else None
+        """Of rounds taken next to each other, so that what the machine did then cancels out."""
+        there = {row.get("round"): row[figure] for row in self.rows(base, mode, peer) if row.get(figure)}
+        return self._per_row(key, mode, peer, lambda row: row[figure] / there[row.get("round")] if row.get(figure) and row.get("round") in there else None)
+
+    def rounds(self, key, mode, peer):
+        return len(self.rows(key, mode, peer))
 
 
 def number(value, digits):
@@ -74,6 +84,11 @@ SHOWN = {
     "latency_p50_ns": ("p50 µs", scaled(1e-3, 0)),
     "latency_p99_ns": ("p99 µs", scaled(1e-3, 0)),
     "of_raw_sync": ("of the raw sync rate", scaled(1, 2)),
+    "raw_sync_per_second": ("raw syncs/s", scaled(1, 0)),
+    "p50_of_echo": ("p50 × the echo's", scaled(1, 2)),
+    "p99_of_echo": ("p99 × the echo's", scaled(1, 2)),
+    "echo_p50_ns": ("the echo's p50 µs", scaled(1e-3, 0)),
+    "echo_p99_ns": ("the echo's p99 µs", scaled(1e-3, 0)),
     "p50_of_one_queue": ("p50 against one queue", scaled(1, 2)),
     "cpu_of_one_queue": ("s/M against one queue", scaled(1, 2)),
     "growth": ("MiB", scaled(1 / MIB, 1)),
@@ -122,15 +137,24 @@ def head(data):
     sync = [row["per_second"] for row in data["disk"]]
     p50 = [row["latency_p50_ns"] for row in data["disk"]]
     raw = f" Raw 4 KiB overwrite + fdatasync beside the runs: {statistics.median(sync):,.0f}/s, p50 {statistics.median(p50) / 1e3:,.0f} µs." if sync else ""
-    cut = "\n\n**Cut short**: the time was up before all cases were through." if data.get("cut_short") else ""
+    cut = left_out(data)
     cut += "".join(f"\n\n**Failed**: {failure.splitlines()[0]}" for failure in data.get("failures", []))
     return f"""# Benchmarks
 
-Written by `make bench`: medians of {data['rounds']} interleaved rounds of {data['seconds']:g} s. {data['machine']}. Menzil {data['menzil']} and RabbitMQ {data['rabbitmq']} (Debian's package), both with their defaults and without plugins, but for the settings named in a row.{raw}{cut}
+Written by `make bench`: medians of {data['rounds']} interleaved {'round' if data['rounds'] == 1 else 'rounds'} of {data['seconds']:g} s; where a row says so, RabbitMQ had fewer rounds or fewer objects, for they take it long. {data['machine']}. Menzil {data['menzil']} and RabbitMQ {data['rabbitmq']} (Debian's package), both with their defaults and without plugins, but for the settings named in a row.{raw}{cut}
 
 **How durable each was.** Menzil confirms a persistent message after `fdatasync`, whatever the queue. RabbitMQ's classic queues confirm without a sync; its quorum queues sync. So the fair peer of a durable row is the quorum queue; the classic queue is shown because it is the default.
 
 **s/M** is CPU seconds of the broker per million messages (user and system, all threads). On a machine that others use too it repeats where rates do not; a million divided by it is the rate of one fully used core. *Pinned*: the broker on one core, the generator on another. *Unpinned*: both where the kernel puts them. † marks a row in which the generator was the limit in at least one round: its rate says nothing about the broker, its s/M still does. ✓ and ✗ say whether what was asked of Menzil is met."""
+
+
+def left_out(data):
+    """What there was no time for: figures that are missing, or medians of fewer rounds."""
+    lacking = {}
+    for one in data.get("left_out", []):
+        lacking.setdefault(f"{one['case']} {one['mode']} {one['peer']}", []).append(str(one["round"] + 1))
+    texts = [f"{name} (round {', '.join(rounds)})" for name, rounds in lacking.items()]
+    return f"\n\n**Left out**, for the time was up: {'; '.join(texts)}." if texts else ""
 
 
 def mark(figures, case, mode, asked):
@@ -172,22 +196,34 @@ def ratio(figures, case, mode, figure):
     return f"{times:,.1f} ×" if times < 100 else f"{times:,.0f} ×"
 
 
-def table(figures, cases, mode, names, title, asked_of=lambda case: case.asked):
+def table(figures, cases, mode, names, title, asked_of=lambda case: case.asked, compared=True):
     cases = [case for case in cases if figures.rows(case.key, mode, MENZIL) or any(figures.rows(case.key, mode, peer) for peer in PEERS)]
     if not cases:
         return ""
     peers = [peer for peer in PEERS if any(figures.rows(case.key, mode, peer) for case in cases)]
     lines = [
-        "| " + " | ".join([title, "asked", MENZIL, *peers, "ratio"]) + " |",
-        "|" + "---|" * (4 + len(peers)),
+        "| " + " | ".join([title, "asked", MENZIL, *peers] + ["ratio"] * compared) + " |",
+        "|" + "---|" * (3 + len(peers) + compared),
     ]
     for case in cases:
         asked = asked_of(case)
-        name = case.title + (f" ({case.note})" if case.note and any(figures.rows(case.key, mode, peer) for peer in peers) else "")
-        row = [name, wanted(asked), cell(figures, case, mode, MENZIL, names) + mark(figures, case, mode, asked)]
+        row = [case.title + noted(figures, case, mode), wanted(asked), cell(figures, case, mode, MENZIL, names) + mark(figures, case, mode, asked)]
         row += [cell(figures, case, mode, peer, names) for peer in peers]
-        lines.append("| " + " | ".join(row + [ratio(figures, case, mode, names[0])]) + " |")
+        row += [ratio(figures, case, mode, names[0])] * compared
+        lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines)
+
+
+def noted(figures, case, mode):
+    """What was less for RabbitMQ, if it ran at all."""
+    rounds = max(figures.rounds(case.key, mode, peer) for peer in PEERS)
+    if not rounds:
+        return ""
+    notes = [case.note] if case.note else []
+    if rounds < figures.rounds(case.key, mode, MENZIL):
+        fewer = f"{rounds} round{'s' * (rounds > 1)}"
+        notes.append(fewer if notes else f"RabbitMQ: {fewer}")
+    return f" ({', '.join(notes)})" if notes else ""
 
 
 def section(name):
@@ -212,7 +248,7 @@ def throughput(figures, drawn):
 
 def asked_latency(case, mode):
     asked = case.asked_unpinned if mode == "unpinned" and case.asked_unpinned else case.asked
-    return {figure: bound for figure, bound in asked.items() if figure != "of_raw_sync"}
+    return {figure: bound for figure, bound in asked.items() if figure not in ("of_raw_sync", "p50_of_one_queue")}
 
 
 def latency(figures, drawn):
@@ -221,10 +257,21 @@ def latency(figures, drawn):
               lambda case, mode=mode: asked_latency(case, mode))
         for mode in ("pinned", "unpinned")
     ]
-    one = [case for case in section("latency") if case.key == "confirm-one"]
-    rates = [table(figures, one, mode, ["of_raw_sync", "per_second"], f"{mode}: confirms one by one, as a part of the raw sync rate · per second")
-             for mode in ("pinned", "unpinned")]
-    return joined("## Latency", image(drawn, "latency", "Latency"), *parts, *rates)
+    def cases(*keys):
+        return [case for case in section("latency") if case.key in keys]
+
+    rates, echoes, copies = [], [], []
+    for mode in ("pinned", "unpinned"):
+        rates.append(table(figures, cases("confirm-one"), mode, ["of_raw_sync", "per_second", "raw_sync_per_second"],
+                           f"{mode}: confirms one by one: part of the raw sync rate · per second · raw syncs per second", compared=False))
+        echoes.append(table(figures, cases("latency"), mode, ["p50_of_echo", "p99_of_echo", "echo_p50_ns", "echo_p99_ns"],
+                            f"{mode}: end to end: p50 · p99 as multiples of the echo's · the echo's p50 · p99 µs", lambda case: {}, compared=False))
+        copies.append(table(figures, cases("confirm-latency-6", "confirm-latency-32"), mode, ["p50_of_one_queue", "latency_p50_ns"],
+                            f"{mode}: publish to confirm: p50 as a multiple of that to 1 queue · p50 µs", compared=False))
+    echo = any(echoes) and ("What the machine itself does: an echo process (`menzil bench loopback`) gets the same messages from the same generator over one "
+                            "connection and gives them back over another, on the same cores, just before each run and just after it; and the raw "
+                            "sync rate is taken so. A multiple or a part is the median of those of the rounds.")
+    return joined("## Latency", image(drawn, "latency", "Latency"), *parts, echo, *echoes, *copies, *rates)
 
 
 def queues(figures, drawn):

@@ -6,6 +6,7 @@ import os
 import pathlib
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -77,16 +78,14 @@ class CaseFailed(Exception):
 
 
 class Runner:
-    """Runs cases and keeps what they said."""
+    """Runs cases on brokers that it starts and ends. `disk` gets the raw sync rates it takes beside them."""
 
-    def __init__(self, arguments, folder):
-        self.arguments = arguments
+    def __init__(self, binary, seconds, folder, disk):
+        self.binary = str(pathlib.Path(binary).resolve())
+        self.seconds = seconds
         self.folder = folder
-        self.binary = str(pathlib.Path(arguments.menzil).resolve())
+        self.disk = disk
         self.shared = {}
-        self.failures = []
-        self.results = {}
-        self.disk = []
         # 10,000 connections are 10,000 files on both sides.
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -98,17 +97,14 @@ class Runner:
         self.shared = {}
 
     def run(self, case, peer, pinned):
-        mode = "pinned" if pinned else "unpinned"
+        """The figures of one run; `CaseFailed` where there are none."""
         try:
             with self.node(case, peer) as node:
                 pid = served_by(node.process.pid)
                 pin(pid, BROKER_CORE if pinned else None)
-                row = getattr(self, f"run_{case.kind}")(case, peer, node, pid, pinned)
-        except (CaseFailed, brokers.BrokerFailed, OSError, subprocess.SubprocessError) as failure:
-            self.failures.append(f"{case.key}, {mode}, {peer}: {failure}")
-            return {"failed": str(failure)}
-        self.results.setdefault(case.key, {}).setdefault(mode, {}).setdefault(peer, []).append(row)
-        return row
+                return getattr(self, f"run_{case.kind}")(case, peer, node, pid, pinned)
+        except (brokers.BrokerFailed, OSError, subprocess.SubprocessError) as failure:
+            raise CaseFailed(str(failure)) from failure
 
     @contextlib.contextmanager
     def node(self, case, peer):
@@ -135,19 +131,19 @@ class Runner:
         return Menzil(self.binary, settings) if kind == MENZIL else RabbitMq()
 
     def run_bench(self, case, peer, node, pid, pinned):
-        raw = self.raw_sync(pinned) if "of_raw_sync" in case.asked else None
+        beside = [self.beside(case, pinned)]
         words = case.words_for(peer) + ["--pid", str(pid)]
         if case.fresh:
             words += ["--data-dir", str(node.data_dir())]
         if case.timed:
-            words += ["--seconds", str(self.arguments.seconds)]
+            words += ["--seconds", str(self.seconds)]
         others = others_write(node.data_dir()) if case.section == "disk" else None
         rows = self.bench(["amqp", "--uri", uri(node)] + words, pinned)
         row = rows[case.row]
         if others and row.get("disk_written_bytes"):
             row["others_share"] = others * row["seconds"] / row["disk_written_bytes"]
-        if raw:
-            row["raw_sync_per_second"] = raw["per_second"]
+        beside.append(self.beside(case, pinned))
+        row |= {name: statistics.mean(one[name] for one in beside) for name in beside[0]}
         if "folder_beyond_live" in case.asked:
             row["live_bytes"] = live_bytes(case)
             row["segment_bytes"] = int(case.settings["segment_bytes"])
@@ -171,7 +167,7 @@ class Runner:
         return {"ready_seconds": ready, "stored": stored["done"]}
 
     def run_lapin(self, case, peer, node, pid, pinned):
-        command = prefix(pinned) + [str(self.lapin()), uri(node), str(self.arguments.seconds)] + ["quorum"] * (peer == QUORUM)
+        command = prefix(pinned) + [str(self.lapin()), uri(node), str(self.seconds)] + ["quorum"] * (peer == QUORUM)
         done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
         if done.returncode != 0:
             raise CaseFailed(f"{' '.join(command)}: {done.stderr.strip()}")
@@ -185,10 +181,20 @@ class Runner:
             raise CaseFailed("the client of lapin does not build")
         return target / "release" / "menzil-bench-lapin"
 
-    def raw_sync(self, pinned):
-        row = self.bench(["disk", "--dir", self.folder, "--seconds", "1"], pinned)[0]
+    def beside(self, case, pinned):
+        """What the bare machine does, asked for before a run and behind it: it changes meanwhile."""
+        return getattr(self, f"beside_{case.beside}")(pinned) if case.beside else {}
+
+    def beside_sync(self, pinned):
+        row = self.bench(["disk", "--dir", self.folder, "--seconds", "1", "--overwrite"], pinned)[0]
         self.disk.append(row)
-        return row
+        return {"raw_sync_per_second": row["per_second"], "raw_sync_p50_ns": row["latency_p50_ns"]}
+
+    def beside_loopback(self, pinned):
+        """The same messages through a bare echo, on the same cores."""
+        cores = ["--pin", f"{BROKER_CORE},{GENERATOR_CORE}"] if pinned else []
+        row = self.bench(["loopback", "--seconds", str(self.seconds)] + cores, pinned)[0]
+        return {"echo_p50_ns": row["latency_p50_ns"], "echo_p99_ns": row["latency_p99_ns"]}
 
     def bench(self, words, pinned):
         command = prefix(pinned) + [self.binary, "bench", words[0], "--json", "--quiet"] + words[1:]
@@ -262,4 +268,4 @@ def rabbit_version():
     return shown.stdout.strip() or "unknown"
 
 
-__all__ = ["CLASSIC", "MENZIL", "QUORUM", "ROOT", "Runner", "needed", "rabbit_version"]
+__all__ = ["ROOT", "CaseFailed", "Runner", "needed", "rabbit_version"]

@@ -58,8 +58,12 @@ impl Connection {
             written: 0,
             frame_bytes_max: 4096,
         };
-        connection.stream.write_all(wire::PROTOCOL_HEADER)?;
-        connection.wait_for(id::CONNECTION_START)?;
+        let greeted = connection
+            .stream
+            .write_all(wire::PROTOCOL_HEADER)
+            .map_err(BenchError::Io)
+            .and_then(|()| connection.wait_for(id::CONNECTION_START));
+        greeted.map_err(|error| refused(error, target))?;
         connection.log_in(target)?;
         connection.tune()?;
         connection.queue(0, id::CONNECTION_OPEN, |out| {
@@ -70,6 +74,20 @@ impl Connection {
         connection.wait_for(id::CONNECTION_OPEN_OK)?;
         connection.open_channel(1)?;
         Ok(connection)
+    }
+
+    /// A connection on which nobody shakes hands: what its other end is sent and sends back is
+    /// frames all the same.
+    pub(crate) fn over(stream: TcpStream) -> Result<Self, BenchError> {
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            input: vec![0; INPUT_BYTES_IDLE],
+            filled: 0,
+            output: Vec::new(),
+            written: 0,
+            frame_bytes_max: FRAME_BYTES_MAX as usize,
+        })
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {
@@ -352,6 +370,32 @@ pub(crate) fn walk(
         handle(frame)?;
     }
     Ok(rest.len())
+}
+
+/// What an end before the first word means.
+fn refused(error: BenchError, target: &Target) -> BenchError {
+    let ended = match &error {
+        BenchError::HungUp => true,
+        BenchError::Io(error) => matches!(
+            error.kind(),
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+        ),
+        BenchError::Usage(_)
+        | BenchError::Connect { .. }
+        | BenchError::Refused { .. }
+        | BenchError::Process { .. }
+        | BenchError::Malformed(_)
+        | BenchError::Closed { .. }
+        | BenchError::Cancelled
+        | BenchError::Stalled { .. }
+        | BenchError::Misordered(_) => false,
+    };
+    if !ended {
+        return error;
+    }
+    BenchError::Refused {
+        address: target.address(),
+    }
 }
 
 /// Turns a method by which the broker ends things into the error it means; others pass.

@@ -50,8 +50,16 @@ impl Consumer {
             });
         }
         Self {
-            channel,
             acks,
+            ..Self::bare(channel, marks)
+        }
+    }
+
+    /// One that asks for nothing and settles nothing.
+    pub(crate) fn bare(channel: u16, marks: Marks) -> Self {
+        Self {
+            channel,
+            acks: Acks::Auto,
             marks,
             delivery_tag: 0,
             unacked: 0,

@@ -20,6 +20,8 @@ const APPEND_BYTES_MAX: u64 = 4 << 30;
 struct Options {
     dir: PathBuf,
     measured: Duration,
+    /// Leaves the second part out, which writes as much as the disk takes.
+    overwrite_alone: bool,
     json: bool,
     quiet: bool,
 }
@@ -29,6 +31,7 @@ impl Options {
         let mut options = Self {
             dir: ".".into(),
             measured: Duration::from_secs(3),
+            overwrite_alone: false,
             json: false,
             quiet: false,
         };
@@ -45,12 +48,13 @@ impl Options {
             };
             match name.as_str() {
                 "--dir" => options.dir = value("DIR")?.into(),
-                "--seconds" => options.measured = seconds(&value("S")?)?,
+                "--seconds" => options.measured = seconds(&name, &value("S")?)?,
+                "--overwrite" => options.overwrite_alone = true,
                 "--json" => options.json = true,
                 "--quiet" => options.quiet = true,
                 _ => {
                     return Err(BenchError::Usage(format!(
-                        "unknown word {name}; disk knows --dir, --seconds, --json and --quiet"
+                        "unknown word {name}; disk knows --dir, --seconds, --overwrite, --json and --quiet"
                     )));
                 }
             }
@@ -59,13 +63,14 @@ impl Options {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, BenchError> {
+/// Seconds as the value of the option `name`.
+pub(crate) fn seconds(name: &str, text: &str) -> Result<Duration, BenchError> {
     text.parse()
         .ok()
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or_else(|| {
             BenchError::Usage(format!(
-                "--seconds {text:?} is not a number of seconds such as 3 or 0.5"
+                "{name} {text:?} is not a number of seconds such as 3 or 0.5"
             ))
         })
 }
@@ -82,7 +87,7 @@ pub(crate) fn report(args: Vec<String>) -> Result<String, BenchError> {
 }
 
 /// Overwrites 4 KiB blocks of a 64 MiB file with an `fdatasync` each, then appends 1 MiB with an
-/// `fdatasync` each; both for `--seconds`.
+/// `fdatasync` each; both for `--seconds`, the second unless it is left out.
 fn measure(options: &Options) -> Result<Vec<Row>, BenchError> {
     let scratch = Scratch::create(options)?;
     let block = vec![b'm'; BLOCK_BYTES];
@@ -98,6 +103,9 @@ fn measure(options: &Options) -> Result<Vec<Row>, BenchError> {
             .write_all_at(&block, index % BLOCKS * count(BLOCK_BYTES))?;
         scratch.file.sync_data()
     })?;
+    if options.overwrite_alone {
+        return Ok(vec![overwrite]);
+    }
     let chunk = vec![b'm'; CHUNK_BYTES];
     scratch.file.set_len(0)?;
     let append = repeat(options, "disk append", CHUNK_BYTES, |index| {
@@ -187,7 +195,13 @@ mod tests {
         let line = format!("--seconds 0.05 --dir {}", dir.display());
         let options = Options::parse(line.split_whitespace().map(str::to_owned).collect()).unwrap();
         let rows = measure(&options).unwrap();
+        assert_eq!(rows.len(), 2);
         assert!(rows.iter().all(|row| row.done > 0 && row.latency.is_some()));
+        let alone = Options {
+            overwrite_alone: true,
+            ..options
+        };
+        assert_eq!(measure(&alone).unwrap().len(), 1);
         assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
         std::fs::remove_dir(&dir).unwrap();
     }

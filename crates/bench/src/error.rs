@@ -15,6 +15,11 @@ pub enum BenchError {
         /// What the system said.
         error: io::Error,
     },
+    /// The broker ended a new connection before its first word.
+    Refused {
+        /// `HOST:PORT`.
+        address: String,
+    },
     /// There is no such process to measure.
     Process {
         /// Its id, as given by `--pid`.
@@ -57,6 +62,11 @@ impl fmt::Display for BenchError {
                 "cannot connect to {address}: {error}; is a broker running there? \
                  (--uri names another)"
             ),
+            Self::Refused { address } => write!(
+                f,
+                "{address} ended a new connection without a word: it may have as many as it \
+                 takes (Menzil: the setting connections_max, and a line in its log)"
+            ),
             Self::Process { pid, error } => write!(
                 f,
                 "cannot measure process {pid}: {error}; --pid takes the id of the broker's own \
@@ -84,6 +94,7 @@ impl std::error::Error for BenchError {
                 Some(error)
             }
             Self::Usage(_)
+            | Self::Refused { .. }
             | Self::Malformed(_)
             | Self::Closed { .. }
             | Self::HungUp

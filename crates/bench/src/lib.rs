@@ -20,6 +20,7 @@ mod flow;
 mod histogram;
 mod idle;
 mod link;
+mod loopback;
 mod meter;
 mod numbers;
 mod options;
@@ -65,6 +66,8 @@ pub fn report(args: impl IntoIterator<Item = String>) -> Result<String, BenchErr
         "amqp" => amqp(args),
         "disk" if helped => Ok(usage::DISK.to_owned()),
         "disk" => disk::report(args),
+        "loopback" if helped => Ok(usage::LOOPBACK.to_owned()),
+        "loopback" => loopback::report(args),
         "" | "help" | "--help" | "-h" => Ok(USAGE.to_owned()),
         other => Err(BenchError::Usage(missing_verb(other, &args))),
     }
@@ -101,7 +104,7 @@ fn missing_verb(first: &str, rest: &[String]) -> String {
     if first.starts_with("--") {
         return format!("write: menzil bench amqp {line}");
     }
-    format!("{first:?} is neither amqp nor disk; see menzil bench --help")
+    format!("{first:?} is none of amqp, disk and loopback; see menzil bench --help")
 }
 
 #[cfg(test)]
@@ -118,6 +121,7 @@ mod tests {
         assert_eq!(answer("--help").unwrap(), USAGE);
         assert!(answer("amqp --help").unwrap().contains("--publishers"));
         assert!(answer("disk -h").unwrap().contains("--dir"));
+        assert!(answer("loopback help").unwrap().contains("--pin"));
     }
 
     #[test]
@@ -128,7 +132,7 @@ mod tests {
                 "menzil bench amqp --scenario fanout --size 5",
             ),
             ("--scenario disk --dir x", "menzil bench disk --dir x"),
-            ("mqtt", "neither amqp nor disk"),
+            ("mqtt", "none of amqp, disk and loopback"),
         ] {
             assert!(
                 answer(line).unwrap_err().to_string().contains(text),

@@ -36,11 +36,16 @@ pub(crate) struct Reading {
 
 impl Meter {
     pub(crate) fn start(options: &Options) -> Result<Self, BenchError> {
-        let before = options.pid.map(Usage::of).transpose()?;
-        let folder = options.data_dir.as_deref().map(FolderWatch::start);
-        let device = options.data_dir.as_deref().and_then(Device::of);
+        Self::of(options.pid, options.data_dir.as_deref())
+    }
+
+    /// Of a process and a folder, if there are any.
+    pub(crate) fn of(pid: Option<u32>, data_dir: Option<&Path>) -> Result<Self, BenchError> {
+        let before = pid.map(Usage::of).transpose()?;
+        let folder = data_dir.map(FolderWatch::start);
+        let device = data_dir.and_then(Device::of);
         Ok(Self {
-            pid: options.pid,
+            pid,
             before,
             folder,
             device,

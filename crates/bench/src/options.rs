@@ -1,6 +1,7 @@
 //! The command line of `menzil bench amqp`: words in, one checked value out.
 
 mod checks;
+mod idle_words;
 mod words;
 
 use crate::BenchError;
@@ -9,6 +10,7 @@ use crate::uri::Target;
 use std::path::PathBuf;
 use std::time::Duration;
 use words::{Given, Words};
+pub(crate) use words::{bytes, number};
 
 /// Where publishers send to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,9 +121,11 @@ impl Options {
         given.take_all(&mut Words::new(
             scenario.words.split_whitespace().map(str::to_owned),
         ))?;
+        let written = words::written(&args)?;
         given.take_all(&mut Words::new(args))?;
         let options = Self::with_defaults(scenario, given)?;
         options.check()?;
+        options.check_idle(&written)?;
         Ok(options)
     }
 
@@ -268,6 +272,8 @@ mod tests {
             ("--bindings 10", "--exchange topic"),
             ("--existing", "--name"),
             ("--uri http://x", "amqp://"),
+            ("--uri localhost:5672", "write --uri amqp://localhost:5672"),
+            ("--uri me:secret@host", "write --uri amqp://me:secret@host"),
             ("--scenario drain --consumers 0", "--consumers"),
             ("--pid 0", "1 to"),
             ("--queues 5000", "--consumers"),
@@ -275,6 +281,57 @@ mod tests {
         ] {
             let text = refusal(line);
             assert!(text.contains(way_out), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_would_do_nothing_is_refused_with_the_reason() {
+        for (line, reason) in [
+            ("--matches 3", "--exchange topic"),
+            ("--scenario fanout --matches 3", "--queues N"),
+            (
+                "--ack auto --ack-batch 50",
+                "--ack auto acknowledges nothing",
+            ),
+            (
+                "--ack-batch 50 --ack auto",
+                "--ack auto acknowledges nothing",
+            ),
+            ("--prefetch 10", "--ack manual"),
+            ("--ack auto --prefetch 10", "--ack manual"),
+            ("--scenario confirm --ack-batch 5", "--consumers N"),
+            ("--consumers 0 --backlog 5", "--consumers N"),
+            ("--messages 10 --seconds 5", "--messages ends the run"),
+            ("--scenario backlog --seconds 5", "leave it out"),
+            ("--scenario purge --ack-batch 5", "leave it out"),
+            ("--scenario drain --hold 5", "leave it out"),
+            (
+                "--scenario idle-connections --queues 5",
+                "heeds --connections alone",
+            ),
+            (
+                "--scenario idle-queues --messages 5",
+                "leave --messages out",
+            ),
+            ("--scenario bindings --size 5", "leave --size out"),
+            (
+                "--scenario churn-channels --exchange topic",
+                "leave --exchange out",
+            ),
+        ] {
+            let text = refusal(line);
+            assert!(text.contains(reason), "{line}: {text}");
+        }
+        for line in [
+            "--scenario topic --matches 3",
+            "--scenario drain --ack auto",
+            "--scenario drain --ack-batch 5 --prefetch 10",
+            "--scenario manual-ack --prefetch 10",
+            "--scenario confirm --consumers 1 --ack-batch 5",
+            "--scenario idle-queues --exchange direct --name x --keep",
+            "--scenario churn-bindings --exchange headers --messages 5",
+        ] {
+            assert!(parse(line).is_ok(), "{line}: {:?}", parse(line));
         }
     }
 

@@ -17,9 +17,19 @@ impl Target {
     /// `/`, as most clients have it.
     pub(crate) fn parse(uri: &str) -> Result<Self, BenchError> {
         let refuse = |what: &str| BenchError::Usage(format!("--uri {uri}: {what}"));
-        let rest = uri
-            .strip_prefix("amqp://")
-            .ok_or_else(|| refuse("is not amqp://"))?;
+        let rest = match uri.split_once("://") {
+            Some(("amqp", rest)) => rest,
+            Some((scheme, _)) => {
+                return Err(refuse(&format!(
+                    "{scheme} is not spoken here; write amqp://USER:PASSWORD@HOST:PORT/VHOST"
+                )));
+            }
+            None => {
+                return Err(refuse(&format!(
+                    "its scheme is missing; write --uri amqp://{uri}"
+                )));
+            }
+        };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, address) = authority
             .rsplit_once('@')

@@ -7,8 +7,11 @@ use std::fmt::Write as _;
 pub const USAGE: &str = "\
 Load a broker and tell what it costs.
 
-  menzil bench amqp [options]    load any AMQP 0-9-1 broker; amqp --help lists how
-  menzil bench disk [options]    the machine's raw sync rate and bandwidth; disk --help
+  menzil bench amqp [options]      load any AMQP 0-9-1 broker
+  menzil bench disk [options]      the machine's raw sync rate and bandwidth
+  menzil bench loopback [options]  the latency that no broker here can beat
+
+Each has its own --help.
 
 A first look, with a broker on this machine:
 
@@ -24,10 +27,32 @@ What the disk gives: no durable confirm is faster than this.
 
   --dir DIR       a folder on the disk in question (.); needs room for 4 GiB
   --seconds S     how long to measure each (3)
+  --overwrite     the first of the two alone
   --json          JSON instead of a table
   --quiet         no progress line
 
-It overwrites 4 KiB blocks of a 64 MiB file and appends blocks of 1 MiB, an fdatasync after each.
+It overwrites 4 KiB blocks of a 64 MiB file and appends blocks of 1 MiB, an
+fdatasync after each.
+";
+
+/// What `menzil bench loopback --help` prints.
+pub(crate) const LOOPBACK: &str = "\
+What the bare machine does with --scenario latency: no broker is faster.
+
+  menzil bench loopback [options]
+
+  --rate N        messages per second (1000)
+  --size BYTES    of a body (100)
+  --seconds S     how long to measure (3), after --warmup S (0.5)
+  --pin E,G       the echo on core E, the generator on core G
+  --bandwidth     also what goes the same way as fast as it can, 60 KiB each
+  --json          JSON instead of a table
+  --quiet         no progress line
+
+An echo in a process of its own reads one TCP connection over loopback and
+writes what came to another, one read and one write for each message. The
+generator that also loads brokers sends the frames of a message on the first
+and takes the time when they come on the second. s/M is the echo's CPU.
 ";
 
 const HEAD: &str = "\
@@ -35,38 +60,49 @@ Load any AMQP 0-9-1 broker and tell what it costs.
 
   menzil bench amqp [--scenario NAME] [options]
 
-Without --scenario: one publisher and one consumer on one queue, 100-byte messages, as fast as it
-goes for three seconds. A scenario is a name for some options; your own words override them.
+Without --scenario: one publisher and one consumer on one queue, messages of 100
+bytes, as fast as it goes for three seconds. A scenario is a name for some
+options; your own words override them.
 ";
 
 const OPTIONS: &str = "
+Numbers of things may end in k or M: 10k is 10,000. Sizes count in 1024s: --size
+2k is 2,048 bytes. An option that would do nothing is refused with the reason.
+
 Where
   --uri URI             amqp://guest:guest@127.0.0.1:5672/%2f
 
 Who
   --publishers N        (1)
   --consumers N         (one for each queue; a backlog: 1) share the queues
-  --connections N       all publishers and consumers on so many connections (one each)
+  --connections N       for all publishers and consumers (one each)
   --queues N            durable, taken in turn by the publishers (1)
   --queue-type TYPE     x-queue-type: classic, quorum (none sent)
-  --exchange TYPE       default, direct: messages go to one queue after the other
-                        fanout, topic, headers: each message goes to all --queues
-  --matches N           the same as --queues, for topic and headers
-  --bindings N          topic, headers: bindings in all; those beyond --queues do not match
-  --dead-queues N       queues more that get a copy of each message and have no consumer (0)
-  --hold N              messages delivered in a queue of their own and never acknowledged (0)
+  --exchange TYPE       default, direct: a message goes to one queue, in turn
+                        fanout, topic, headers: each goes to all --queues
+  --matches N           topic, headers: the same as --queues
+  --bindings N          topic, headers: bindings in all; those beyond --queues
+                        do not match
+  --dead-queues N       queues more that get a copy of each message and have no
+                        consumer (0)
+  --hold N              messages delivered in a queue of their own and never
+                        acknowledged (0)
 
 What
   --size BYTES          of a body (100)
-  --persistent          messages that must survive; --transient is the opposite and the default
-  --confirm N           publisher confirms, at most N messages unconfirmed per publisher (0: none)
+  --persistent          messages that must survive; the default is --transient
+  --confirm N           publisher confirms, at most N messages unconfirmed per
+                        publisher (0: none)
   --ack auto|manual     (auto)
   --ack-batch N         manual, one basic.ack for N deliveries (1)
-  --prefetch N          unacknowledged deliveries per consumer (manual: 200; 0: no limit)
+  --prefetch N          unacknowledged deliveries per consumer (manual: 200;
+                        0: no limit)
   --rate N              messages per second over all publishers (0: no limit)
-  --backlog N           published and not yet delivered before publishers pause (10000)
-  --stamp               latency from publish to delivery, from a time in the body
-  --check-order         sender and number in the body; the run fails if order is broken
+  --backlog N           published and not yet delivered before publishers pause
+                        (10000)
+  --stamp               latency from publish to delivery, by a time in the body
+  --check-order         sender and number in the body; the run fails if order is
+                        broken
 
 How long
   --seconds S           measured time (3), after --warmup S (0.5)
@@ -74,30 +110,35 @@ How long
 
 What is looked at
   --pid PID             the broker's process: CPU and memory
-  --data-dir DIR        the broker's data folder: its size at the end and at its peak, and what was
-                        written to the disk it lies on, by whomever: see that all else is quiet
+  --data-dir DIR        the broker's data folder: its size at the end and at its
+                        peak, and what was written to the disk it lies on, by
+                        whomever: see that all else is quiet
   --json                JSON instead of a table
   --quiet               no progress line
 
 What stays
   --name NAME           first part of all names declared (bench.RANDOM)
   --keep                delete nothing at the end
-  --existing            use what a run with --keep left: a drain preloads nothing then
+  --existing            use what a run with --keep left: a drain stores nothing
+                        first then
 
 Columns
-  done, /s          messages, connections, queues … done in the measured time, and per second.
-                    A message counts when it is delivered (from all of a fan-out's queues); where
-                    nobody consumes, when it is confirmed; where nothing is confirmed, when sent
-  s/M               CPU seconds the broker used per million of these. It repeats where /s does not
+  done, /s          messages, connections, queues … done in the measured time,
+                    and per second. A message counts when it is delivered (from
+                    all of a fan-out's queues); where nobody consumes, when it
+                    is confirmed; where nothing is confirmed, when sent
+  s/M               CPU seconds the broker used per million of these. It repeats
+                    where /s does not
   p50, p99, max     µs from publish to confirm, or with --stamp to delivery
-  RSS               MiB of the broker's memory at the end, and by how much it grew
+  RSS               MiB of the broker's memory at the end, and its growth
   KiB each          growth per connection, queue or stored message
-  B/B               bytes written to disk per published byte of body (needs --data-dir)
-  B each            bytes written to disk per one done (needs --data-dir)
+  B/B               bytes written to disk per published byte of body, and
+  B each            per one done (both need --data-dir)
   folder            MiB of the data folder at the end, and at its peak
-  own CPU           % of a core that this generator used, and µs of it per one done
-  void              not empty: the row tells more about this generator or a busy machine than about
-                    the broker. saturated: it used 90 % of a core; starved: it would have used it
+  own CPU           % of a core that this generator used, µs of it per one done
+  void              not empty: the row tells more about this generator or a busy
+                    machine than about the broker. saturated: it used 90 % of a
+                    core; starved: it would have used it
 ";
 
 /// What `menzil bench amqp --help` prints.
@@ -110,13 +151,36 @@ pub(crate) fn amqp() -> String {
             let _infallible = write!(text, "\n{title}\n");
             section = title;
         }
-        let _infallible = writeln!(text, "  {:<20}  {}", scenario.name, scenario.summary);
+        let mut lines = wrapped(scenario.summary.split_whitespace());
         if !scenario.words.is_empty() {
-            let _infallible = writeln!(text, "  {:<20}  = {}", "", scenario.words);
+            // An option and its value stay together.
+            let words = format!("= {}", scenario.words).replace(" --", "\n--");
+            lines.extend(wrapped(words.replacen("=\n", "= ", 1).lines()));
+        }
+        for (index, line) in lines.iter().enumerate() {
+            let name = if index == 0 { scenario.name } else { "" };
+            let _infallible = writeln!(text, "  {name:<18}  {line}");
         }
     }
     text + OPTIONS
 }
+
+/// Lines short enough to stand beside a name; none of nothing.
+fn wrapped<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= SUMMARY_COLUMNS => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) | None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+const SUMMARY_COLUMNS: usize = 58;
 
 fn section_of(kind: Kind) -> &'static str {
     match kind {
@@ -137,8 +201,10 @@ mod tests {
         for scenario in Scenario::ALL {
             assert!(text.contains(&format!("\n  {} ", scenario.name)));
         }
-        for line in text.lines().chain(USAGE.lines()).chain(DISK.lines()) {
-            assert!(line.chars().count() <= 110, "{line}");
+        for text in [&text, USAGE, DISK, LOOPBACK] {
+            for line in text.lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+            }
         }
     }
 }

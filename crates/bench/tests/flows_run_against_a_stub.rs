@@ -169,8 +169,13 @@ impl Consumer {
 /// Runs the command line and returns the JSON text and the methods the stub received.
 fn run(words: &str) -> (String, HashMap<(u8, u8), u64>) {
     let (port, stub) = start();
+    let times = if words.contains("--messages") {
+        ""
+    } else {
+        "--seconds 0.5 --warmup 0.05"
+    };
     let line = format!(
-        "amqp --uri amqp://127.0.0.1:{port} --seconds 0.5 --warmup 0.05 --json --quiet --pid {} {words}",
+        "amqp --uri amqp://127.0.0.1:{port} {times} --json --quiet --pid {} {words}",
         std::process::id(),
     );
     let text = menzil_bench::report(line.split_whitespace().map(str::to_owned)).unwrap();

@@ -27,7 +27,7 @@ use crate::report::Report;
 use crate::scan::{Event, Found, Missing, Scan};
 use crate::segment::{self, SegmentHeader};
 use crate::strays::{end_log, made_length, misfits, rename_back};
-use crate::survey::{Survey, Surveyed, enter_known, survey};
+use crate::survey::{Surveyed, enter_known, survey};
 use crate::walk::{Visitor, Walk};
 
 /// Sets aside what is damaged and names what is lost by it. The report tells what was found
@@ -47,17 +47,22 @@ pub fn repair<D: Disk>(disk: &D) -> Result<Report, OpenError> {
     for (at, surveyed) in survey.used.iter().enumerate() {
         let before_next = numbers.get(at).map_or(last, |next| next.saturating_sub(1));
         let id = surveyed.segment.id;
-        let actions = mend(disk, surveyed, &plan, before_next)
+        let done = mend(disk, surveyed, &plan, before_next)
             .map_err(OpenError::io(format!("mending segment {id}")))?;
-        report.actions.extend(actions);
+        report.actions.extend(done.actions);
+        report.unmended.extend(done.unmended);
     }
     for (surveyed, id) in survey.cold.iter().zip(survey.next_id..) {
         let name = Name::Cold(surveyed.segment.id).to_string();
         let actions = cold::mend(disk, surveyed, id).map_err(OpenError::io(name))?;
         report.actions.extend(actions);
     }
-    report.actions.extend(name_lost(&survey, &plan));
+    report.actions.extend(name_lost(&plan));
     report.actions.extend(end_log(disk)?);
+    let checkpoints = survey.checkpoints.damaged.iter();
+    report.unmended.extend(
+        checkpoints.map(|(shard, index)| format!("checkpoint {index} of shard {shard} is damaged")),
+    );
     Ok(report)
 }
 
@@ -124,18 +129,20 @@ impl Visitor for Plan {
     }
 }
 
-/// One line for each run of records that is lost, and for what cannot be mended.
-fn name_lost<F>(survey: &Survey<F>, plan: &Plan) -> Vec<String> {
+/// One line for each run of records that is lost.
+fn name_lost(plan: &Plan) -> Vec<String> {
     let line = |lost: &Lost| {
         let last = lost.first.index + lost.count - 1;
         format!("dropped {:?} records {} to {last}", lost.class, lost.first)
     };
-    let checkpoints = survey
-        .checkpoints
-        .damaged
-        .iter()
-        .map(|(shard, index)| format!("checkpoint {index} of shard {shard} cannot be mended"));
-    plan.lost.iter().map(line).chain(checkpoints).collect()
+    plan.lost.iter().map(line).collect()
+}
+
+/// What was done to a segment, and what could not be.
+#[derive(Default)]
+struct Done {
+    actions: Vec<String>,
+    unmended: Vec<String>,
 }
 
 /// Writes over the damage of one segment what makes it readable.
@@ -144,10 +151,13 @@ fn mend<D: Disk>(
     surveyed: &Surveyed<D::File>,
     plan: &Plan,
     before_next: u64,
-) -> io::Result<Vec<String>> {
-    let mut actions = Vec::new();
+) -> io::Result<Done> {
+    let Done {
+        mut actions,
+        mut unmended,
+    } = Done::default();
     let Some(wounds) = plan.segments.get(&surveyed.segment.id) else {
-        return Ok(actions);
+        return Ok(Done::default());
     };
     let mut bytes = surveyed.read()?;
     let known = surveyed.contents.as_ref().map_or(0, |known| known.end);
@@ -177,7 +187,7 @@ fn mend<D: Disk>(
         let same = |lost: &&Lost| same_place(&lost.damage, &missing.damage);
         let lost: Vec<&Lost> = plan.lost.iter().filter(same).collect();
         if mended.fill(missing, &lost, before_next).is_none() {
-            actions.push(format!(
+            unmended.push(format!(
                 "there is no place to note what is lost: {}",
                 missing.damage
             ));
@@ -219,7 +229,7 @@ fn mend<D: Disk>(
     if new != bytes {
         actions.extend(replace(disk, surveyed, &bytes, &new)?);
     }
-    Ok(actions)
+    Ok(Done { actions, unmended })
 }
 
 fn same_place(one: &Damage, other: &Damage) -> bool {

@@ -140,6 +140,8 @@ pub struct Report {
     pub refusals: Vec<String>,
     /// What a repair did, one line each.
     pub actions: Vec<String>,
+    /// What a repair would mend and cannot, one line each.
+    pub unmended: Vec<String>,
 }
 
 impl Report {
@@ -223,7 +225,8 @@ impl fmt::Display for Report {
         for damage in &self.harmless {
             write!(f, "\n{damage}; no record is lost by it")?;
         }
-        for line in self.refusals.iter().chain(&self.actions) {
+        let did = self.actions.iter().chain(&self.unmended);
+        for line in self.refusals.iter().chain(did) {
             write!(f, "\n{line}")?;
         }
         Ok(())

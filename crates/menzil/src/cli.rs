@@ -16,7 +16,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the broker
     Server(ServerArguments),
-    /// Load any AMQP 0-9-1 broker and tell what it costs; `menzil bench --help` lists how
+    /// Load any AMQP 0-9-1 broker and tell what it costs
     #[command(disable_help_flag = true, override_help = menzil_bench::USAGE)]
     Bench(BenchArguments),
     /// Show the counters of a running server
@@ -24,8 +24,9 @@ pub(crate) enum Command {
     /// Look at a data folder that no server runs on, and mend it
     #[command(subcommand)]
     Journal(JournalCommand),
-    /// Make an entry for the users table of the settings file; the password is asked for, or
-    /// read from standard input
+    /// Make an entry for the users table of the settings file
+    ///
+    /// The password is asked for, or read from standard input.
     HashPassword(HashPasswordArguments),
 }
 
@@ -38,7 +39,7 @@ pub(crate) struct ServerArguments {
     /// Folder that holds everything the server keeps
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<String>,
-    /// Where AMQP 0-9-1 clients connect: HOST:PORT (port 0 picks one), or off
+    /// AMQP 0-9-1 at HOST:PORT (port 0 picks one), or off
     #[arg(long, value_name = "ADDR")]
     pub(crate) amqp: Option<String>,
     /// error, warn, info or debug
@@ -88,7 +89,7 @@ pub(crate) enum JournalCommand {
         /// The data folder
         dir: PathBuf,
     },
-    /// Count what is in it: files, records by class, what is needed and what is not
+    /// Count its files and records, and what of them is still needed
     Stats {
         /// The data folder
         dir: PathBuf,
@@ -98,12 +99,14 @@ pub(crate) enum JournalCommand {
         /// The data folder
         dir: PathBuf,
     },
-    /// Set damaged parts aside so that a server starts again, and name what is lost
+    /// Set damaged parts aside, so that a server starts, and name the lost
     ///
-    /// It is needed when a server refuses to start and says so: a record of an exchange, a queue
-    /// or a binding is damaged, or the log does not hang together. A damaged message alone does
-    /// not keep a server from starting. Stop the server and copy the folder first; what is taken
-    /// out is kept in quarantine files beside the journal.
+    /// It is needed when a server refuses to start and says so: a record of an
+    /// exchange, a queue or a binding is damaged, or the log does not hang together.
+    /// A damaged message alone does not keep a server from starting. Stop the server
+    /// and copy the folder first; what is taken out is kept in quarantine files
+    /// beside the journal.
+    #[command(verbatim_doc_comment)]
     Repair {
         /// The data folder
         dir: PathBuf,

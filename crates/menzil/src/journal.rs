@@ -2,6 +2,7 @@
 
 mod fact_line;
 mod findings;
+mod lost;
 mod needed;
 mod stats;
 
@@ -14,15 +15,21 @@ use menzil_model::wire::Reader;
 use crate::cli::JournalCommand;
 use crate::{Failure, print};
 use fact_line::fact_line;
-use findings::describe;
+use findings::{counted, describe};
+use lost::Lost;
 use needed::Needed;
 
 pub(crate) fn run(command: &JournalCommand) -> Result<(), Failure> {
     match command {
         JournalCommand::Verify { dir } => {
-            let (report, needed) = verify(dir, &disk(dir)?)?;
+            let disk = disk(dir)?;
+            let (report, needed) = verify(dir, &disk)?;
             let missing = needed.missing(&report);
-            print(&describe(&report, &missing, &needed.virtual_hosts()));
+            let lost = needed.names().lost(&disk, &report);
+            print(&describe(&report, &missing, &needed.virtual_hosts(), &lost));
+            if report.is_sound() && missing.is_empty() {
+                print("no damage was found\n");
+            }
             sound(dir, &report, missing.len())
         }
         JournalCommand::Stats { dir } => {
@@ -46,12 +53,26 @@ fn verify(dir: &Path, disk: &OsDisk) -> Result<(Report, Needed), Failure> {
 
 /// Mends, then looks whether it was enough.
 fn repair(dir: &Path, disk: &OsDisk) -> Result<(), Failure> {
+    // Afterwards nothing of what is lost can be read any more; a folder that cannot be looked
+    // at may still be mended.
+    let lost = verify(dir, disk).map_or_else(
+        |_| Lost::new(),
+        |(before, needed)| needed.names().lost(disk, &before),
+    );
     let report = menzil_journal::repair(disk).map_err(|error| failed(dir, &error))?;
     let (after, needed) = verify(dir, disk)?;
     let missing = needed.missing(&after);
-    print(&describe(&report, &missing, &needed.virtual_hosts()));
-    if after.refusals.is_empty() {
+    print(&describe(&report, &missing, &needed.virtual_hosts(), &lost));
+    if after.refusals.is_empty() && report.unmended.is_empty() {
         return Ok(());
+    }
+    if after.refusals.is_empty() {
+        return Err(Failure::new(format!(
+            "{}: not all could be mended: {}. A server starts on it all the same, and the \
+             checkpoints that it makes take the place of a damaged one",
+            dir.display(),
+            report.unmended.join("; ")
+        )));
     }
     let changed = if report.actions.is_empty() {
         "Nothing was changed"
@@ -95,8 +116,10 @@ fn sound(dir: &Path, report: &Report, missing: usize) -> Result<(), Failure> {
         )
     } else if missing > 0 {
         format!(
-            "{dir}: {missing} records of messages are missing, see above; a server starts on it \
-             without them. Only a backup, or the missing files put back, has them"
+            "{dir}: {} of messages {} missing, see above; a server starts on it without them. \
+             Only a backup, or the missing files put back, has them",
+            counted(missing as u64, "record"),
+            if missing == 1 { "is" } else { "are" }
         )
     } else {
         format!(

@@ -3,7 +3,9 @@
 //! There is one struct, [`Settings`]; every key of the file is a field of it, and the same name
 //! in capitals after `MENZIL_` is its environment variable. Later layers win key by key.
 
+mod file;
 mod layers;
+mod rules;
 mod size;
 mod text;
 
@@ -44,7 +46,7 @@ pub struct Settings {
     /// Channels on a connection, offered in `tune`. Default 2047.
     pub channel_max: u16,
     /// Bytes of a frame, offered in `tune`. Default 128 KiB.
-    pub frame_max: u32,
+    pub frame_max: Size,
     /// Seconds between heartbeats, offered in `tune`; 0 is none. Default 60.
     pub heartbeat_seconds: u16,
     /// Seconds a client has to log in and open its virtual host. Default 10.
@@ -123,7 +125,7 @@ impl Default for Settings {
             password_checks_max: 2,
             connections_max: 10_000,
             channel_max: 2047,
-            frame_max: 131_072,
+            frame_max: Size(128 << 10),
             heartbeat_seconds: 60,
             handshake_timeout_seconds: 10,
             message_bytes_max: Size::mib(128),
@@ -154,110 +156,45 @@ impl Settings {
         toml::to_string(self).unwrap_or_default()
     }
 
-    /// What is wrong with the values together, if anything.
-    fn check(&self) -> Result<(), String> {
-        const KIB: u64 = 1024;
-        const MIB: u64 = 1024 * KIB;
-        const GIB: u64 = 1024 * MIB;
-        let between = |key: &str, value: u64, least: u64, most: u64| {
-            if (least..=most).contains(&value) {
-                return Ok(());
-            }
-            Err(format!(
-                "{key} is {value}: it must be from {least} to {most}"
-            ))
-        };
-        let size = |key: &str, value: Size, least: u64, most: u64| {
-            if (least..=most).contains(&value.0) {
-                return Ok(());
-            }
-            let (least, most) = (Size(least), Size(most));
-            Err(format!(
-                "{key} is {value}: it must be from {least} to {most}"
-            ))
-        };
-        between("frame_max", self.frame_max.into(), 4096, 16 * MIB)?;
-        between("channel_max", self.channel_max.into(), 1, 65_535)?;
-        size("message_bytes_max", self.message_bytes_max, 1, 512 * MIB)?;
-        // One transaction is one record of the journal.
-        size("tx_bytes_max", self.tx_bytes_max, 64 * KIB, 256 * MIB)?;
-        size(
-            "assembling_bytes_per_connection",
+    /// What is wrong with the values together, if anything: the setting and a text that names it.
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let (connection, node) = (
             self.assembling_bytes_per_connection,
-            64 * KIB,
-            1024 * GIB,
-        )?;
-        size(
-            "assembling_bytes_per_node",
             self.assembling_bytes_per_node,
-            64 * KIB,
-            1024 * GIB,
-        )?;
-        let credit = self.delivery_credit_bytes;
-        size("delivery_credit_bytes", credit, 4 * KIB, GIB)?;
-        size("outbox_bytes_max", self.outbox_bytes_max, 4 * KIB, GIB)?;
-        let pending = self.journal_pending_bytes_max;
-        size("journal_pending_bytes_max", pending, 64 * KIB, 16 * GIB)?;
-        size(
-            "checkpoint_bytes",
-            self.checkpoint_bytes,
-            64 * KIB,
-            1024 * GIB,
-        )?;
-        let cache = self.body_cache_bytes;
-        size("body_cache_bytes", cache, 0, 1024 * GIB)?;
-        size("index_bytes_max", self.index_bytes_max, 0, 1024 * GIB)?;
-        between(
-            "index_page_entries",
-            self.index_page_entries as u64,
-            4,
-            65_536,
-        )?;
-        size("segment_bytes", self.segment_bytes, 64 * KIB, 2 * GIB)?;
-        between("connections_max", self.connections_max as u64, 1, 1 << 20)?;
-        between(
-            "password_checks_max",
-            self.password_checks_max as u64,
-            1,
-            256,
-        )?;
-        between("read_threads", self.read_threads as u64, 1, 64)?;
-        between(
-            "handshake_timeout_seconds",
-            self.handshake_timeout_seconds,
-            1,
-            3600,
-        )?;
-        between("checkpoint_seconds", self.checkpoint_seconds, 1, 1 << 32)?;
-        between("stop_seconds", self.stop_seconds, 0, 3600)?;
-        if self.assembling_bytes_per_connection < self.message_bytes_max {
-            return Err(format!(
-                "assembling_bytes_per_connection ({}) is below message_bytes_max ({}): \
-                 a message of that size could never come in",
-                self.assembling_bytes_per_connection, self.message_bytes_max
+        );
+        if connection < self.message_bytes_max {
+            return Err((
+                "assembling_bytes_per_connection",
+                format!(
+                    "assembling_bytes_per_connection ({connection}) is below message_bytes_max \
+                     ({}): a message of that size could never come in; raise the one or lower \
+                     the other",
+                    self.message_bytes_max
+                ),
             ));
         }
-        if self.assembling_bytes_per_node < self.assembling_bytes_per_connection {
-            return Err(format!(
-                "assembling_bytes_per_node ({}) is below assembling_bytes_per_connection ({})",
-                self.assembling_bytes_per_node, self.assembling_bytes_per_connection
-            ));
-        }
-        if !["Menzil", "RabbitMQ"].contains(&self.product.as_str()) {
-            return Err(format!(
-                "product is {:?}: it must be \"Menzil\" or \"RabbitMQ\"",
-                self.product
+        if node < connection {
+            return Err((
+                "assembling_bytes_per_node",
+                format!(
+                    "assembling_bytes_per_node ({node}) is below assembling_bytes_per_connection \
+                     ({connection}); raise the one or lower the other"
+                ),
             ));
         }
         for name in &self.virtual_hosts {
             if name.is_empty() || name.len() > menzil_model::Name::BYTES_MAX {
-                return Err(format!(
-                    "virtual_hosts has {name:?}: a name has from 1 to 255 bytes"
+                return Err((
+                    "virtual_hosts",
+                    format!("virtual_hosts has {name:?}: a name has from 1 to 255 bytes"),
                 ));
             }
         }
         if self.virtual_hosts.is_empty() {
-            return Err("virtual_hosts is empty: name at least one, such as \"/\"".to_owned());
+            return Err((
+                "virtual_hosts",
+                "virtual_hosts is empty: name at least one, such as [\"/\"]".to_owned(),
+            ));
         }
         Ok(())
     }

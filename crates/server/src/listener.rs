@@ -55,7 +55,8 @@ fn admit(node: &Arc<Node>, stream: TcpStream, peer: SocketAddr) {
         let refused = node.connections_refused.fetch_add(1, Ordering::Relaxed);
         if refused.is_multiple_of(LOG_EVERY) {
             log::warn(
-                "connection refused: there are as many as connections_max allows",
+                "connection refused: there are as many as connections_max allows; raise it, or \
+                 see who opens so many",
                 &[
                     ("peer", &peer),
                     ("connections_max", &node.settings.connections_max),

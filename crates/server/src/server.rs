@@ -296,7 +296,7 @@ fn session_config(settings: &Settings) -> SessionConfig {
     SessionConfig {
         product: settings.product.clone(),
         channel_max: settings.channel_max,
-        frame_bytes_max: settings.frame_max,
+        frame_bytes_max: settings.frame_max.as_u32(),
         heartbeat_seconds: settings.heartbeat_seconds,
         message_bytes_max: settings.message_bytes_max.0,
         assembling_bytes_max: settings.assembling_bytes_per_connection.0,
@@ -454,6 +454,7 @@ fn start_shards(
             ("checkpoints", &report.checkpoints.len()),
             ("records_replayed", &report.records),
             ("quarantined", &quarantined),
+            ("checkpoints_damaged", &report.checkpoints_damaged.len()),
             ("took_ms", &took_ms),
         ],
     );

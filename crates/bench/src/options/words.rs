@@ -132,6 +132,16 @@ impl<I: Iterator<Item = String>> Words<I> {
     }
 }
 
+/// All words, as names with their values, flags with none.
+pub(super) fn written(args: &[String]) -> Result<Vec<(String, String)>, BenchError> {
+    let mut words = Words::new(args.iter().cloned());
+    let mut written = Vec::new();
+    while let Some((name, value)) = words.take()? {
+        written.push((name, value.unwrap_or_default()));
+    }
+    Ok(written)
+}
+
 /// The scenario among the words, wherever it stands.
 pub(super) fn scenario(args: &[String]) -> Result<Scenario, BenchError> {
     let mut words = Words::new(args.iter().cloned());
@@ -216,7 +226,7 @@ pub(super) fn refuse<T>(text: impl Into<String>) -> Result<T, BenchError> {
 }
 
 /// `1000`, `1_000`, `1k`, `1M`.
-fn number(name: &str, value: &str) -> Result<u64, BenchError> {
+pub(crate) fn number(name: &str, value: &str) -> Result<u64, BenchError> {
     scaled(value, 1000).map_or_else(
         || {
             refuse(format!(
@@ -228,7 +238,7 @@ fn number(name: &str, value: &str) -> Result<u64, BenchError> {
 }
 
 /// `1024`, `2k` (2,048), `1M`.
-fn bytes(name: &str, value: &str) -> Result<u64, BenchError> {
+pub(crate) fn bytes(name: &str, value: &str) -> Result<u64, BenchError> {
     scaled(value, 1024).map_or_else(
         || {
             refuse(format!(

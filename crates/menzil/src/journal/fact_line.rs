@@ -29,7 +29,8 @@ pub(crate) fn fact_line(class: Option<Class>, payload: &[u8]) -> String {
     format!("{class} {} bytes {text}", payload.len())
 }
 
-fn describe(fact: &Fact) -> String {
+/// What a fact says, bodies aside.
+pub(crate) fn describe(fact: &Fact) -> String {
     match fact {
         Fact::VirtualHostCreated { name } => {
             format!("VirtualHostCreated name={}", quoted(name.as_bytes()))

@@ -4,19 +4,28 @@ use menzil_journal::{Quarantined, Report};
 use menzil_model::{Class, Position, ShardId};
 
 use super::fact_line::class_word;
+use super::lost::Lost;
 use super::needed::VirtualHosts;
 
 /// What was found, one line each, and what it means.
-pub(crate) fn describe(report: &Report, missing: &[Position], names: &VirtualHosts) -> String {
+pub(crate) fn describe(
+    report: &Report,
+    missing: &[Position],
+    names: &VirtualHosts,
+    lost: &Lost,
+) -> String {
+    let damaged_checkpoints = match report.checkpoints_damaged.len() {
+        0 => String::new(),
+        count => format!(" and {count} damaged"),
+    };
     let mut text = format!(
-        "{} segments, {} batches, {} records ({} bytes), {} dropped by earlier repairs, \
-         {} checkpoints\n",
-        report.segments,
-        report.batches,
-        report.records,
-        report.bytes,
+        "{}, {}, {} ({}), {} dropped by earlier repairs, {}{damaged_checkpoints}\n",
+        counted(report.segments, "segment"),
+        counted(report.batches, "batch"),
+        counted(report.records, "record"),
+        counted(report.bytes, "byte"),
         report.dropped,
-        report.checkpoints.len()
+        counted(report.checkpoints.len() as u64, "checkpoint"),
     );
     let mut tell = |line: String| {
         text.push_str(&line);
@@ -35,7 +44,7 @@ pub(crate) fn describe(report: &Report, missing: &[Position], names: &VirtualHos
         tell(format!("{damage}; no record is lost by it"));
     }
     for quarantined in &report.quarantined {
-        tell(damaged(quarantined, names));
+        tell(damaged(quarantined, names, lost));
     }
     for class in [Class::Topology, Class::Message, Class::Session] {
         if report.quarantined.iter().any(|one| one.class == class) {
@@ -47,9 +56,10 @@ pub(crate) fn describe(report: &Report, missing: &[Position], names: &VirtualHos
     }
     if !missing.is_empty() {
         tell(format!(
-            "effect: {} records that queues need are missing; the message of each is lost, from \
-             every queue it was in. A server that starts names and drops it when it is due",
-            missing.len()
+            "effect: {} that queues need {} missing; the message of each is lost, from every \
+             queue it was in. A server that starts names and drops it when it is due",
+            counted(missing.len() as u64, "record"),
+            if missing.len() == 1 { "is" } else { "are" }
         ));
     }
     for refusal in &report.refusals {
@@ -58,10 +68,22 @@ pub(crate) fn describe(report: &Report, missing: &[Position], names: &VirtualHos
     for action in &report.actions {
         tell(format!("done: {action}"));
     }
+    for what in &report.unmended {
+        tell(format!("cannot be mended: {what}"));
+    }
     text
 }
 
-fn damaged(quarantined: &Quarantined, names: &VirtualHosts) -> String {
+/// A number and what it counts.
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ if what.ends_with('h') => format!("{count} {what}es"),
+        _ => format!("{count} {what}s"),
+    }
+}
+
+fn damaged(quarantined: &Quarantined, names: &VirtualHosts, lost: &Lost) -> String {
     let Quarantined {
         position,
         class,
@@ -69,8 +91,10 @@ fn damaged(quarantined: &Quarantined, names: &VirtualHosts) -> String {
     } = quarantined;
     let host = host(position.shard, names);
     format!(
-        "{} record {position} of {host} is damaged: {damage}",
-        class_word(*class)
+        "{} record {position} of {host} is damaged: {damage}{}",
+        class_word(*class),
+        lost.get(position)
+            .map_or_else(String::new, |text| format!("; {text}"))
     )
 }
 
@@ -154,10 +178,12 @@ mod tests {
             },
             position(3),
         ];
-        let text = describe(&report, &missing, &names);
+        let lost = Lost::from([(position(1), "it still reads as a queue".to_owned())]);
+        let text = describe(&report, &missing, &names, &lost);
         for part in [
             "message record 1:12 of virtual host \"shop\" is damaged: damaged record header in",
             "message record 2:12 of shard 2 (name unknown) is damaged",
+            "it still reads as a queue",
             "effect: of each damaged message record one message is lost",
             "message records 1:12 to 1:13 of virtual host \"shop\" are missing",
             "message record 3:12 of shard 3 (name unknown) is missing",

@@ -11,6 +11,8 @@ use menzil_model::fact::Content;
 use menzil_model::wire::Reader;
 use menzil_model::{Class, Fact, Name, Position, ShardId};
 
+use super::lost::Names;
+
 /// The virtual host of each shard whose creation can still be read.
 pub(crate) type VirtualHosts = BTreeMap<ShardId, Name>;
 
@@ -18,6 +20,7 @@ pub(crate) type VirtualHosts = BTreeMap<ShardId, Name>;
 #[derive(Default)]
 pub(crate) struct Needed {
     shards: BTreeMap<ShardId, Shard>,
+    names: Names,
 }
 
 impl Needed {
@@ -29,6 +32,11 @@ impl Needed {
         named
             .map(|(id, shard)| (*id, shard.name().clone()))
             .collect()
+    }
+
+    /// The names that sound records give to numbers.
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
     }
 
     /// Records of messages in queues, and of their bodies, that are in no segment.
@@ -52,6 +60,7 @@ impl Needed {
 
     fn apply(&mut self, shard: ShardId, index: u64, bytes: &[u8]) -> Result<(), String> {
         let fact = Fact::decode(bytes, Content::Skip).map_err(|error| error.to_string())?;
+        self.names.learn(shard, &fact);
         self.shards
             .entry(shard)
             .or_insert_with(|| Shard::new(ShardSettings::default()))

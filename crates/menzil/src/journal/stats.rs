@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use menzil_journal::{Inspection, OpenError, OsDisk, SegmentUse};
 
 use super::fact_line::class_word;
+use super::findings::counted;
 use super::needed::Needed;
 
 /// A table of files, then sums.
@@ -29,8 +30,9 @@ pub(crate) fn stats(disk: &OsDisk) -> Result<String, OpenError> {
     // Writing to a string does not fail.
     let _ = writeln!(
         text,
-        "\n{} segments in use, {cold} cold files, {} prepared, {} spare; the folder has {} bytes",
-        files.len() - cold,
+        "\n{} in use, {}, {} prepared, {} spare; the folder has {} bytes",
+        counted((files.len() - cold) as u64, "segment"),
+        counted(cold as u64, "cold file"),
         inspection.prepared,
         inspection.spares,
         inspection.folder_bytes,
@@ -39,7 +41,8 @@ pub(crate) fn stats(disk: &OsDisk) -> Result<String, OpenError> {
     let _ = writeln!(text, "about {live} bytes are needed, {dead} are not");
     for (class, (records, bytes)) in &inspection.classes {
         let class = class_word(*class);
-        let _ = writeln!(text, "{class}: {records} records, {bytes} bytes in the log");
+        let records = counted(*records, "record");
+        let _ = writeln!(text, "{class}: {records}, {bytes} bytes in the log");
     }
     for (shard, (index, bytes)) in &inspection.checkpoints {
         let name = needed.virtual_hosts().remove(shard);
@@ -50,10 +53,10 @@ pub(crate) fn stats(disk: &OsDisk) -> Result<String, OpenError> {
         );
     }
     if found < records {
-        let missing = records - found;
+        let missing = counted(records - found, "needed record");
         let _ = writeln!(
             text,
-            "{missing} needed records are not there; `menzil journal verify` names them"
+            "not there: {missing}; `menzil journal verify` names them"
         );
     }
     Ok(text)

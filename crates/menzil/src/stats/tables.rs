@@ -113,17 +113,54 @@ fn queue_table(queues: &[&Fields]) -> String {
         !RARE.contains(key) || !queues.iter().all(is_zero)
     };
     let keys: Vec<&str> = ordered(first, QUEUE).into_iter().filter(happened).collect();
-    let title = |key: &&str| if *key == "name" { "queue" } else { *key }.to_owned();
-    let mut rows = vec![keys.iter().map(title).collect::<Vec<_>>()];
-    for queue in queues {
-        let cells = keys.iter().map(|key| queue.get(*key));
-        rows.push(
-            cells
-                .map(|value| value.map(cell).unwrap_or_default())
-                .collect(),
-        );
+    let title = |key: &str| if key == "name" { "queue" } else { key }.to_owned();
+    let column = |key: &str| {
+        let cells = queues.iter().map(|queue| queue.get(key));
+        let cells = cells.map(|value| value.map(cell).unwrap_or_default());
+        std::iter::once(title(key)).chain(cells).collect()
+    };
+    let mut columns: Vec<Vec<String>> = keys.iter().map(|key| column(key)).collect();
+    if columns.is_empty() {
+        return String::new();
     }
-    aligned(&rows)
+    let names = columns.remove(0);
+    let blocks = blocks(&names, columns);
+    let tables = blocks.iter().map(|block| {
+        let rows = 0..names.len();
+        let row = |at| {
+            block
+                .iter()
+                .filter_map(|column| column.get(at).cloned())
+                .collect()
+        };
+        aligned(&rows.map(row).collect::<Vec<_>>())
+    });
+    tables.collect::<Vec<_>>().join("\n")
+}
+
+/// The columns in as many blocks as it takes for each to fit, the names in front of each.
+fn blocks(names: &[String], columns: Vec<Vec<String>>) -> Vec<Vec<Vec<String>>> {
+    let width = |column: &[String]| {
+        let cells = column.iter().map(|cell| cell.chars().count());
+        cells.max().unwrap_or(0) + 2
+    };
+    let mut blocks: Vec<Vec<Vec<String>>> = Vec::new();
+    let mut used = 0;
+    for column in columns {
+        let wanted = width(&column);
+        match blocks.last_mut() {
+            Some(block) if used + wanted <= WIDTH => block.push(column),
+            Some(_) | None => {
+                used = width(names);
+                blocks.push(vec![names.to_vec(), column]);
+            }
+        }
+        used += wanted;
+    }
+    if blocks.is_empty() {
+        blocks.push(vec![names.to_vec()]);
+    }
+    blocks
 }
 
 /// The first column to the left, the others to the right.
@@ -163,7 +200,7 @@ fn is_nested(value: &Value) -> bool {
     value.is_array() || value.is_object()
 }
 
-const WIDTH: usize = 90;
+const WIDTH: usize = 80;
 const JOURNAL: &[&str] = &[
     "open",
     "accepted",
@@ -253,6 +290,39 @@ mod tests {
              queue   durable  ready  consumers  expired  novel\n  \
              a b         yes      2          0        0      9\n  \
              orders      yes     10          0        1      9\n"
+        );
+    }
+
+    #[test]
+    fn a_table_too_wide_goes_on_below_with_the_names_again() {
+        let queue = |name: &str| {
+            let numbers = QUEUE
+                .iter()
+                .skip(1)
+                .map(|key| ((*key).to_owned(), json!(1_234_567_890)));
+            let mut fields: Fields = numbers.collect();
+            fields.insert("name".to_owned(), json!(name));
+            fields
+        };
+        let (one, other) = (queue("orders"), queue("orders.in.the.north.west"));
+        let text = queue_table(&[&one, &other]);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= WIDTH),
+            "{text}"
+        );
+        assert!(text.matches("\n  queue ").count() >= 1, "{text}");
+        assert_eq!(
+            text.matches("  orders.in.the.north.west  ").count(),
+            text.matches("queue ").count()
+        );
+        for key in QUEUE.iter().skip(1) {
+            assert!(text.contains(key), "{key}: {text}");
+        }
+        // A name alone may be as wide as it is.
+        let wide = queue(&"w".repeat(200));
+        assert_eq!(
+            queue_table(&[&wide]).matches("queue ").count(),
+            QUEUE.len() - 1
         );
     }
 

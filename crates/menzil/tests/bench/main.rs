@@ -17,6 +17,10 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut child = menzil()
             .args([
@@ -28,6 +32,7 @@ impl Server {
             ])
             .arg("--data-dir")
             .arg(folder.path().join("data"))
+            .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -209,6 +214,37 @@ fn idle_and_churning_things_are_counted_and_gone_afterwards() {
         assert_eq!(count(row, "done"), done, "{words}: {row}");
     }
     assert_eq!(server.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn the_bare_machine_is_measured_through_an_echo_of_its_own() {
+    let output = menzil()
+        .args(["bench", "loopback", "--json", "--quiet", "--bandwidth"])
+        .args(["--seconds", "0.2", "--warmup", "0.1", "--pin", "0,0"])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(count(&rows[0], "delivered") > 0, "{rows:?}");
+    assert!(count(&rows[0], "latency_p99_ns") >= count(&rows[0], "latency_p50_ns"));
+    // The echo is a process that is weighed.
+    assert!(count(&rows[0], "broker_resident_bytes") > 0, "{rows:?}");
+    assert!(count(&rows[1], "delivered") > 0, "{rows:?}");
+
+    let output = menzil().args(["bench", "loopback", "--serve"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("leave it out"));
+}
+
+#[test]
+fn a_broker_that_takes_no_more_connections_is_told_apart_from_one_that_fails() {
+    let server = Server::start_with(&["--set", "connections_max=5"]);
+    let output = server.bench_output("--scenario idle-connections --connections 10");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("connections_max"), "{error}");
 }
 
 #[test]

@@ -387,6 +387,8 @@ impl Client {
                 Ok(0) => return None,
                 Ok(count) => self.input.extend_from_slice(&bytes[..count]),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                // Where a read has a time limit, a signal to the process ends it.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => panic!("{error}"),
             }
         }

@@ -63,6 +63,8 @@ fn a_damaged_message_of_the_tail_is_named_at_the_start_and_alone_is_gone() {
         "{found}"
     );
     assert!(found.contains("effect: of each damaged message"), "{found}");
+    let lost = "routing-key=\"a-queue-to-find\" body-bytes=15 entries=1:3 (queue 1 is \"a-queue-to-find\")";
+    assert!(found.contains(lost), "{found}");
     let server = Server::start(dir.path(), &[]);
     assert_eq!(bodies(&server, 6), LEFT);
     assert_eq!(Client::open(server.port).declare("a-queue-to-find"), 6);
@@ -113,6 +115,11 @@ fn a_damaged_declaration_refuses_the_start_and_repair_lets_it_through() {
     assert!(text(&verify.stderr).contains("menzil journal repair"));
     let repair = run(&["journal", "repair", path]);
     let done = text(&repair.stdout);
+    // The flipped bit is in its first letter; the rest tells who was lost.
+    assert!(
+        done.contains("it still reads as QueueDeclared queue=1 name=\"`-queue-to-find\" durable"),
+        "{done}"
+    );
     assert!(done.contains("effect: of each damaged topology"), "{done}");
     assert!(done.contains("done: dropped"), "{done}");
     assert_eq!(repair.status.code(), Some(0), "{}", text(&repair.stderr));
@@ -156,6 +163,43 @@ fn journal(verb: &str, dir: &Path) -> (Option<i32>, String) {
     let output = run(&["journal", verb, dir.to_str().unwrap()]);
     let said = text(&output.stdout) + &text(&output.stderr);
     (output.status.code(), said)
+}
+
+#[test]
+fn a_damaged_checkpoint_is_told_and_a_repair_that_cannot_mend_it_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    fill(&server);
+    assert_eq!(server.stop().0.code(), Some(0));
+    let (code, said) = journal("verify", dir.path());
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("1 segment, "), "{said}");
+    assert!(said.ends_with("no damage was found\n"), "{said}");
+
+    for checkpoint in files(dir.path(), "checkpoint-1-") {
+        let mut bytes = fs::read(&checkpoint).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&checkpoint, bytes).unwrap();
+    }
+    let (code, said) = journal("verify", dir.path());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("0 checkpoints and 1 damaged\n"), "{said}");
+    assert!(!said.contains("no damage was found"), "{said}");
+    let (code, said) = journal("repair", dir.path());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("cannot be mended: checkpoint "), "{said}");
+    assert!(
+        said.contains("A server starts on it all the same"),
+        "{said}"
+    );
+    let server = Server::start(dir.path(), &[]);
+    assert_eq!(Client::open(server.port).declare("a-queue-to-find"), 7);
+    let (_, log) = server.stop();
+    assert!(log.contains("checkpoints_damaged=1"), "{log}");
+    // The checkpoint of the stop took its place.
+    let (code, said) = journal("verify", dir.path());
+    assert_eq!(code, Some(0), "{said}");
 }
 
 /// A folder with several segments; after a stop, all of them lie below the checkpoint.

@@ -273,7 +273,10 @@ fn wrong_settings_are_refused_by_name_with_code_2() {
         ),
         (&["--config", "/no/such.toml"], "/no/such.toml"),
         (&["--set", "frame_max=1"], "--set frame_max: frame_max is 1"),
-        (&["--amqp", "5672"], "--amqp: \"5672\" is no address"),
+        (
+            &["--amqp", "5672"],
+            "--amqp: amqp is \"5672\": it must be HOST:PORT",
+        ),
     ];
     for (arguments, expected) in cases {
         let output = run(&[&["server"], arguments].concat());
@@ -470,6 +473,32 @@ fn a_new_secret_is_checked_while_the_connection_goes_on() {
     client.send(0, &renew(b"guest"));
     client.expect(ConnectionUpdateSecretOk::ID);
     assert_eq!(client.declare("q"), 0);
+}
+
+#[test]
+fn help_fits_a_terminal_of_80_columns() {
+    for words in [
+        &[][..],
+        &["server"],
+        &["stats"],
+        &["journal"],
+        &["journal", "verify"],
+        &["journal", "stats"],
+        &["journal", "dump"],
+        &["journal", "repair"],
+        &["hash-password"],
+        &["bench"],
+        &["bench", "amqp"],
+        &["bench", "disk"],
+        &["bench", "loopback"],
+    ] {
+        for help in ["-h", "--help"] {
+            let output = run(&[words, &[help]].concat());
+            let wide = text(&output.stdout);
+            let wide = wide.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(wide, None, "{words:?} {help}");
+        }
+    }
 }
 
 #[test]

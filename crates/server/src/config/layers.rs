@@ -1,11 +1,13 @@
 //! File, then environment, then flags: each layer overwrites the keys that it has.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::Settings;
+use super::rules::rule;
+use super::{Settings, file};
 
 /// Where settings come from, lowest first.
 #[derive(Clone, Debug, Default)]
@@ -69,9 +71,12 @@ pub fn load(sources: &Sources) -> Result<Settings, ConfigError> {
     for flag in &sources.flags {
         layers.set(&flag.key, &flag.text, &flag.place)?;
     }
-    let settings = layers.settings;
-    settings.check().map_err(|what| ConfigError {
-        place: layers.last_place.unwrap_or_else(|| "settings".to_owned()),
+    let Layers {
+        settings,
+        mut places,
+    } = layers;
+    settings.check().map_err(|(key, what)| ConfigError {
+        place: places.remove(key).unwrap_or_else(|| "settings".to_owned()),
         what,
     })?;
     Ok(settings)
@@ -81,8 +86,9 @@ pub fn load(sources: &Sources) -> Result<Settings, ConfigError> {
 #[derive(Default)]
 struct Layers {
     settings: Settings,
-    /// For complaints about values that do not go together.
-    last_place: Option<String>,
+    /// Where each setting that is not the default was last set, for complaints about values that
+    /// do not go together.
+    places: BTreeMap<String, String>,
 }
 
 impl Layers {
@@ -97,30 +103,26 @@ impl Layers {
             return Err(error(unknown(key, &table)));
         };
         let value = parse_like(old, text).map_err(error)?;
+        if let Some(rule) = rule(key) {
+            rule.check(key, &value).map_err(error)?;
+        }
         table.insert(key.to_owned(), value);
         self.settings = table
             .try_into()
             .map_err(|e: toml::de::Error| error(e.message().to_owned()))?;
-        self.last_place = Some(place.to_owned());
+        self.places.insert(key.to_owned(), place.to_owned());
         Ok(())
     }
 }
 
-/// Text as a value of the same type as the one it replaces.
+/// Text as a value of the same type as the one it replaces, or as text where it is none.
 fn parse_like(old: &Value, text: &str) -> Result<Value, String> {
+    let plain = || Value::String(text.to_owned());
     Ok(match old {
-        Value::Integer(_) => Value::Integer(
-            text.parse()
-                .map_err(|_| format!("{text:?} is no whole number"))?,
-        ),
-        Value::Boolean(_) => Value::Boolean(
-            text.parse()
-                .map_err(|_| format!("{text:?} is neither true nor false"))?,
-        ),
+        Value::Integer(_) => text.parse().map_or_else(|_| plain(), Value::Integer),
+        Value::Boolean(_) => text.parse().map_or_else(|_| plain(), Value::Boolean),
         Value::Array(_) => Value::Array(parse_list(text)?),
-        Value::String(_) | Value::Float(_) | Value::Datetime(_) | Value::Table(_) => {
-            Value::String(text.to_owned())
-        }
+        Value::String(_) | Value::Float(_) | Value::Datetime(_) | Value::Table(_) => plain(),
     })
 }
 
@@ -151,7 +153,7 @@ fn parse_list(text: &str) -> Result<Vec<Value>, String> {
         .collect()
 }
 
-fn unknown(key: &str, known: &Table) -> String {
+pub(super) fn unknown(key: &str, known: &Table) -> String {
     if key == "users" {
         return "users are set in the file only: `menzil hash-password` prints an entry".to_owned();
     }
@@ -189,39 +191,16 @@ fn read_file(path: &Path) -> Result<Layers, ConfigError> {
         place: place.clone(),
         what: format!("cannot read the settings file: {error}"),
     })?;
-    let settings = toml::from_str(&text).map_err(|error| ConfigError {
-        place: match error.span() {
-            Some(span) => format!("{place}:{}", line_of(&text, span.start)),
-            None => place.clone(),
-        },
-        what: complaint(error.message(), &text),
+    let at = |line: usize| format!("{place}:{line}");
+    let settings = file::parse(&text).map_err(|complaint| ConfigError {
+        place: complaint.line.map_or_else(|| place.clone(), at),
+        what: complaint.what,
     })?;
+    let places = file::keys(&text).into_iter();
     Ok(Layers {
         settings,
-        last_place: Some(place),
+        places: places.map(|key| (key.name, at(key.line))).collect(),
     })
-}
-
-/// What the reader of the file says, with our word for a field and without a list of all.
-fn complaint(message: &str, file: &str) -> String {
-    let unknown_name = message
-        .strip_prefix("unknown field `")
-        .and_then(|rest| rest.split('`').next());
-    if let Some(name) = unknown_name
-        && let Ok(known) = Table::try_from(Settings::default())
-        && !known.contains_key(name)
-        && toml::from_str(file).is_ok_and(|file: Table| file.contains_key(name))
-    {
-        return unknown(name, &known);
-    }
-    message
-        .replacen("unknown field", "unknown setting", 1)
-        .replacen("missing field", "missing setting", 1)
-}
-
-fn line_of(text: &str, offset: usize) -> usize {
-    let before = text.get(..offset).unwrap_or_default();
-    before.matches('\n').count() + 1
 }
 
 #[cfg(test)]
@@ -273,7 +252,7 @@ mod tests {
         .unwrap();
         assert_eq!(settings.heartbeat_seconds, 3);
         assert_eq!(settings.channel_max, 2);
-        assert_eq!(settings.frame_max, 10_000);
+        assert_eq!(settings.frame_max, Size(10_000));
         assert_eq!(
             settings.connections_max,
             Settings::default().connections_max
@@ -300,6 +279,16 @@ mod tests {
         let path = file.path().to_str().unwrap();
         let error = load(&sources(path, &[], &[])).unwrap_err();
         assert_eq!(error.place, format!("{path}:2"));
+        assert!(error.what.contains("heartbeat_seconds is \"soon\""));
+    }
+
+    #[test]
+    fn values_that_do_not_go_together_are_named_with_the_line_of_one() {
+        let file = file("guest = true\nassembling_bytes_per_node = \"1 MiB\"\nstop_seconds = 1\n");
+        let path = file.path().to_str().unwrap();
+        let error = load(&sources(path, &[], &[("stop_seconds", "2")])).unwrap_err();
+        assert_eq!(error.place, format!("{path}:2"), "{error}");
+        assert!(error.what.contains("is below"), "{error}");
     }
 
     #[test]

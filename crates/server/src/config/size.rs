@@ -15,6 +15,11 @@ impl Size {
         Self(count << 20)
     }
 
+    /// As a number of the protocol's, the largest there is where it is more.
+    pub fn as_u32(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(u32::MAX)
+    }
+
     /// As a length in memory.
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
