@@ -21,7 +21,8 @@ impl Oracle {
             Command::ChannelClosed(key) => self.give_up(*key),
             Command::ConnectionClosed { connection } => self.give_up_all(*connection),
             Command::Request { channel, request } => {
-                if self.channels.contains_key(channel) {
+                // What was sent before the refusal was heard has no effect.
+                if self.channels.contains_key(channel) && !self.is_refused(*channel) {
                     self.requested(*channel, request);
                 }
             }
