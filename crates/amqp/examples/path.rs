@@ -1,8 +1,9 @@
 //! What a message costs between two sockets, alone in memory: parse, decide, encode. Count the
 //! instructions with `valgrind --tool=callgrind`, or take the time:
 //! `cargo run --release -p menzil-amqp --example path [case] [messages] [body bytes] [queues]`
-//! where the case is `transient`, `manual`, `confirm`, `fanout`, or `spread`, which is `confirm`
-//! over many queues in turn.
+//! where the case is `transient`, `manual` (acknowledged one by one), `behind` (the same with a
+//! backlog of some thousand), `confirm`, `spread` (`confirm` over many queues in turn), `fanout`
+//! or `drain` (persistent, all queued before the consumer comes; what is told is the drain alone).
 
 #![expect(
     clippy::disallowed_methods,
@@ -21,13 +22,15 @@ use menzil_amqp::methods::{
 };
 use menzil_amqp::{Action, Inbound, Outbound, PROTOCOL_HEADER, SessionConfig, Sink};
 use menzil_core::{
-    ChannelKey, Command, Delivering, Effect, Effects, Log, PublishRef, Shard, ShardSettings,
+    ChannelKey, Command, Delivering, Effect, Effects, Log, PublishRef, Shard, ShardSettings, Wanted,
 };
-use menzil_model::fact::PublishedRef;
-use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Name};
+use menzil_model::fact::{Origin, PublishedRef, read_short_message};
+use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Message, Name, QueueId};
 
 const READ_BYTES: usize = 64 << 10;
 const PREFETCH: u16 = 200;
+/// Messages that wait in the case `behind`.
+const BACKLOG: usize = 8000;
 
 fn main() -> std::io::Result<()> {
     let mut words = std::env::args().skip(1);
@@ -49,9 +52,13 @@ fn main() -> std::io::Result<()> {
     let in_batch = (READ_BYTES / round.first().map_or(1, Vec::len)).clamp(1, count);
     let mut next = round.iter().cycle();
     let mut batch = Vec::new();
-    let start = Instant::now();
+    let behind = match case.as_str() {
+        "manual" => 0,
+        "behind" => BACKLOG,
+        _ => usize::MAX,
+    };
+    let mut start = Instant::now();
     let (mut done, mut acked) = (0, 0);
-    let mut acks = Vec::new();
     while done < count {
         if batch.is_empty() || round.len() > 1 {
             batch.clear();
@@ -61,16 +68,11 @@ fn main() -> std::io::Result<()> {
         }
         broker.receive(0, &batch);
         done += in_batch;
-        if case == "manual" {
-            while acked < done {
-                acks.clear();
-                for _ in 0..usize::from(PREFETCH).min(done - acked) {
-                    acked += 1;
-                    ack(acked as u64, &mut acks);
-                }
-                broker.receive(1, &acks);
-            }
-        }
+        broker.acknowledge(&mut acked, done.saturating_sub(behind));
+    }
+    if case == "drain" {
+        start = Instant::now();
+        broker.drain(&mut acked, done);
     }
     let each = nanoseconds_each(start, done);
     let sent: u64 = broker.sent.iter().sum();
@@ -92,33 +94,51 @@ struct Broker {
     inbounds: Vec<Inbound>,
     outbounds: Vec<Outbound>,
     log: Journal,
+    fetches: Vec<Fetch>,
     sent: Vec<u64>,
 }
 
-/// Takes facts as the journal does, and forgets them.
+/// Takes facts as the journal does, and forgets them, save messages that are to be drained.
 #[derive(Default)]
 struct Journal {
     pending: Vec<u8>,
     index: u64,
+    /// Where the records end, if they are kept.
+    ends: Option<Vec<usize>>,
 }
 
-impl Log for Journal {
-    fn append(&mut self, fact: &Fact, _references: u32) -> u64 {
-        if self.pending.len() > 4 * READ_BYTES {
+impl Journal {
+    fn record(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        if self.ends.is_none() && self.pending.len() > 4 * READ_BYTES {
             self.pending.clear();
         }
-        fact.encode(&mut self.pending);
+        encode(&mut self.pending);
+        if let Some(ends) = &mut self.ends {
+            ends.push(self.pending.len());
+        }
         self.index += 1;
         self.index
     }
 
+    /// The message that was written with that index.
+    fn read(&self, origin: Origin, spare: Option<Arc<Message>>) -> Option<Arc<Message>> {
+        let ends = self.ends.as_ref()?;
+        let at = usize::try_from(origin.index).ok()? - 1;
+        let start = at
+            .checked_sub(1)
+            .map_or(Some(0), |before| ends.get(before).copied())?;
+        let record = self.pending.get(start..*ends.get(at)?)?;
+        read_short_message(record, origin.part, spare).ok()
+    }
+}
+
+impl Log for Journal {
+    fn append(&mut self, fact: &Fact, _references: u32) -> u64 {
+        self.record(|bytes| fact.encode(bytes))
+    }
+
     fn append_published(&mut self, published: &PublishedRef<'_>, _references: u32) -> u64 {
-        if self.pending.len() > 4 * READ_BYTES {
-            self.pending.clear();
-        }
-        published.encode(&mut self.pending);
-        self.index += 1;
-        self.index
+        self.record(|bytes| published.encode(bytes))
     }
 
     fn append_lazy(&mut self, fact: &Fact) -> u64 {
@@ -140,17 +160,30 @@ struct Executor<'a> {
     connection: usize,
 }
 
-struct Outlet<'a>(&'a mut [Outbound]);
+struct Outlet<'a> {
+    outbounds: &'a mut [Outbound],
+    fetches: &'a mut Vec<Fetch>,
+}
+
+/// What a queue wants read.
+type Fetch = (QueueId, Vec<Wanted>, Vec<Arc<Message>>);
 
 impl Outlet<'_> {
     fn of(&mut self, connection: ConnectionId) -> Option<&mut Outbound> {
-        self.0.get_mut(usize::try_from(connection.0).ok()?)
+        self.outbounds.get_mut(usize::try_from(connection.0).ok()?)
     }
 }
 
 impl Effects for Outlet<'_> {
     fn effect(&mut self, effect: Effect) {
-        if let Effect::Channel { to, .. } = &effect
+        if let Effect::Fetch {
+            queue,
+            wanted,
+            spare,
+        } = effect
+        {
+            self.fetches.push((queue, wanted, spare));
+        } else if let Effect::Channel { to, .. } = &effect
             && let Some(outbound) = self.of(to.connection)
         {
             outbound.handle(effect);
@@ -177,7 +210,7 @@ impl Sink for Executor<'_> {
                 self.shard.execute(0, command, self.log, &mut self.outlet);
             }
             Action::Send(outgoing) => {
-                if let Some(outbound) = self.outlet.0.get_mut(self.connection) {
+                if let Some(outbound) = self.outlet.outbounds.get_mut(self.connection) {
                     outbound.send(outgoing);
                 }
             }
@@ -198,10 +231,10 @@ impl Sink for Executor<'_> {
         self.shard.foresee(keys);
     }
 
-    fn acknowledge(&mut self, channel: ChannelKey, delivery_tag: DeliveryTag, multiple: bool) {
+    fn acknowledge(&mut self, channel: ChannelKey, delivery_tags: &[DeliveryTag]) {
         let (log, outlet) = (&mut *self.log, &mut self.outlet);
         self.shard
-            .acknowledge_in_place(0, channel, delivery_tag, multiple, log, outlet);
+            .acknowledge_each(0, channel, delivery_tags, log, outlet);
     }
 }
 
@@ -219,6 +252,7 @@ impl Broker {
                 .collect(),
             outbounds: (0..connections).map(|_| Outbound::new(0)).collect(),
             log,
+            fetches: Vec::new(),
             sent: vec![0; connections],
         }
     }
@@ -232,13 +266,60 @@ impl Broker {
         for round in 0..self.outbounds.len() {
             self.flush(round);
         }
+        while let Some(fetch) = self.fetches.pop() {
+            self.fetched(fetch);
+        }
+    }
+
+    /// Answers a fetch.
+    fn fetched(&mut self, (queue, wanted, mut spare): Fetch) {
+        let read = |one: &Wanted| (one.sequence, self.log.read(one.origin, spare.pop()));
+        let messages = wanted.iter().map(read).collect();
+        self.execute(Command::Fetched { queue, messages });
+        self.shard.finish(&mut self.log);
+        for round in 0..self.outbounds.len() {
+            self.flush(round);
+        }
+    }
+
+    fn execute(&mut self, command: Command) {
+        let mut outlet = Outlet {
+            outbounds: &mut self.outbounds,
+            fetches: &mut self.fetches,
+        };
+        self.shard.execute(0, command, &mut self.log, &mut outlet);
+    }
+
+    /// The consumer acknowledges up to that delivery, as many at once as may be out.
+    fn acknowledge(&mut self, acked: &mut usize, until: usize) {
+        let mut acks = Vec::new();
+        while *acked < until {
+            acks.clear();
+            for _ in 0..usize::from(PREFETCH).min(until - *acked) {
+                *acked += 1;
+                ack(*acked as u64, &mut acks);
+            }
+            self.receive(1, &acks);
+        }
+    }
+
+    /// A consumer comes and takes all.
+    #[inline(never)]
+    fn drain(&mut self, acked: &mut usize, until: usize) {
+        let mut bytes = Vec::new();
+        consume(b"queue-0", false, &mut bytes);
+        self.receive(1, &bytes);
+        self.acknowledge(acked, until);
     }
 
     fn work(&mut self, connection: usize, work: impl FnOnce(&mut Inbound, &mut dyn Sink)) {
         let mut executor = Executor {
             shard: &mut self.shard,
             log: &mut self.log,
-            outlet: Outlet(&mut self.outbounds),
+            outlet: Outlet {
+                outbounds: &mut self.outbounds,
+                fetches: &mut self.fetches,
+            },
             connection,
         };
         if let Some(inbound) = self.inbounds.get_mut(connection) {
@@ -266,9 +347,7 @@ impl Broker {
         }
         if bytes > 0 {
             let connection = ConnectionId(connection as u64);
-            let command = Command::Drained { connection, bytes };
-            let outlet = &mut Outlet(&mut self.outbounds);
-            self.shard.execute(0, command, &mut self.log, outlet);
+            self.execute(Command::Drained { connection, bytes });
         }
     }
 
@@ -293,10 +372,18 @@ impl Broker {
             method(&mut bytes, 1, Method::ConfirmSelect(select));
         }
         self.receive(0, &bytes);
+        if case == "drain" {
+            self.log = Journal {
+                ends: Some(Vec::new()),
+                ..Journal::default()
+            };
+            return;
+        }
         for connection in 1..self.inbounds.len() {
             let mut bytes = Vec::new();
             let queue = format!("queue-{}", connection - 1);
-            consume(queue.as_bytes(), case != "manual", &mut bytes);
+            let no_ack = !matches!(case, "manual" | "behind");
+            consume(queue.as_bytes(), no_ack, &mut bytes);
             self.receive(connection, &bytes);
         }
     }
@@ -400,7 +487,11 @@ fn publish(case: &str, queue: usize, body_bytes: usize) -> Vec<u8> {
         immediate: false,
     };
     method(&mut bytes, 1, Method::BasicPublish(publish));
-    let mode = if is_stored(case) { 2 } else { 1 };
+    let mode = if is_stored(case) || case == "drain" {
+        2
+    } else {
+        1
+    };
     write_frame(&mut bytes, HEADER, 1, |out| {
         out.extend([0, 60, 0, 0]);
         out.extend((body_bytes as u64).to_be_bytes());

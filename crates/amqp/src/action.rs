@@ -19,13 +19,15 @@ pub trait Sink {
         self.action(Action::Command(Command::Request { channel, request }));
     }
 
-    /// As [`Request::Ack`].
-    fn acknowledge(&mut self, channel: ChannelKey, delivery_tag: DeliveryTag, multiple: bool) {
-        let request = Request::Ack {
-            delivery_tag,
-            multiple,
-        };
-        self.action(Action::Command(Command::Request { channel, request }));
+    /// As a [`Request::Ack`] of each delivery tag, in order.
+    fn acknowledge(&mut self, channel: ChannelKey, delivery_tags: &[DeliveryTag]) {
+        for delivery_tag in delivery_tags {
+            let request = Request::Ack {
+                delivery_tag: *delivery_tag,
+                multiple: false,
+            };
+            self.action(Action::Command(Command::Request { channel, request }));
+        }
     }
 
     /// Whether [`Sink::foresee`] is of use now.

@@ -21,6 +21,14 @@ pub(crate) struct Delivery {
     pub(crate) consumer: Option<Taker>,
 }
 
+impl Delivery {
+    /// Whether it is of the same queue and consumer.
+    #[inline]
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.queue == other.queue && self.consumer == other.consumer
+    }
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deliveries {
@@ -40,18 +48,22 @@ impl Deliveries {
 
     /// Notes a delivery. Tags of new ones ascend; one that a rollback puts back finds its
     /// place.
+    #[inline]
     pub(crate) fn insert(&mut self, delivery: Delivery) {
         self.live += 1;
-        let slot = (delivery.tag, Some(delivery));
         match self.slots.back() {
-            Some((last, _)) if *last >= delivery.tag => {
-                let at = self.slots.partition_point(|(tag, _)| *tag < delivery.tag);
-                match self.slots.get_mut(at) {
-                    Some(place) if place.0 == delivery.tag => *place = slot,
-                    _ => self.slots.insert(at, slot),
-                }
-            }
-            _ => self.slots.push_back(slot),
+            Some((last, _)) if *last >= delivery.tag => self.insert_between(delivery),
+            _ => self.slots.push_back((delivery.tag, Some(delivery))),
+        }
+    }
+
+    #[cold]
+    fn insert_between(&mut self, delivery: Delivery) {
+        let slot = (delivery.tag, Some(delivery));
+        let at = self.slots.partition_point(|(tag, _)| *tag < delivery.tag);
+        match self.slots.get_mut(at) {
+            Some(place) if place.0 == delivery.tag => *place = slot,
+            _ => self.slots.insert(at, slot),
         }
     }
 

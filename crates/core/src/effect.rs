@@ -38,6 +38,9 @@ pub enum Effect {
         queue: QueueId,
         /// Which messages, in the order in which they are due.
         wanted: Vec<Wanted>,
+        /// Messages that are gone, no more than are wanted: those that are read may take their
+        /// memory.
+        spare: Vec<Arc<Message>>,
     },
 }
 

@@ -8,11 +8,16 @@ use menzil_model::Message;
 
 use crate::command::{Body, PublishRef};
 
-/// Messages kept, what a few consumers with a usual prefetch have out.
-const SPARE_MAX: usize = 1024;
+/// Messages kept that are one piece of memory: what consumers have out, and a backlog that comes
+/// and goes. They take two mebibytes.
+const SHORT_MAX: usize = 10_000;
 
-/// Longer ones are mostly copying anyway. What is kept takes a mebibyte and a half at most.
-const MESSAGE_BYTES_MAX: u64 = 1300;
+/// Others are kept while there are no more than this, what a few consumers with a usual prefetch
+/// have out.
+const LONG_MAX: usize = 1024;
+
+/// Still longer ones are mostly copying anyway. What is kept of these takes a mebibyte and a half.
+const LONG_BYTES_MAX: u64 = 1300;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -24,11 +29,15 @@ impl Spare {
     /// An entry let go of its message. Others may hold it still.
     #[inline]
     pub(crate) fn keep(&mut self, message: Option<Arc<Message>>) {
-        if let Some(message) = message
-            && self.messages.len() < SPARE_MAX
-            && message.total_bytes() <= MESSAGE_BYTES_MAX
-            && message.chunks().is_empty()
-        {
+        let Some(message) = message else { return };
+        let is_kept = if message.is_one_piece() {
+            self.messages.len() < SHORT_MAX
+        } else {
+            self.messages.len() < LONG_MAX
+                && message.chunks().is_empty()
+                && message.total_bytes() <= LONG_BYTES_MAX
+        };
+        if is_kept {
             self.messages.push(message);
         }
     }
@@ -36,19 +45,25 @@ impl Spare {
     /// The message of a publish.
     #[inline]
     pub(crate) fn message(&mut self, publish: &PublishRef<'_>) -> Arc<Message> {
-        if let Body::Whole(body) = publish.body
-            && let Some(mut message) = self.messages.pop()
-            && let Some(own) = Arc::get_mut(&mut message)
-            && own.become_copied(
-                publish.exchange,
-                publish.routing_key,
-                publish.properties,
-                body,
-            )
-        {
-            return message;
+        match publish.body {
+            Body::Whole(body) => {
+                let spare = self.messages.pop();
+                Message::copied_into(
+                    spare,
+                    publish.exchange,
+                    publish.routing_key,
+                    publish.properties,
+                    body,
+                )
+            }
+            Body::Parts(_) => Arc::new(publish.message(usize::MAX)),
         }
-        Arc::new(publish.message(usize::MAX))
+    }
+
+    /// Gives some away, no more than `count`.
+    pub(crate) fn take(&mut self, count: usize) -> Vec<Arc<Message>> {
+        let kept = self.messages.len().saturating_sub(count);
+        self.messages.split_off(kept)
     }
 }
 
@@ -86,10 +101,18 @@ mod tests {
     #[test]
     fn no_more_is_kept_than_a_little() {
         let mut spare = Spare::default();
-        for _ in 0..2 * SPARE_MAX {
-            spare.keep(Some(Arc::new(publish(b"x").message(9))));
+        let long = |length| Some(Arc::new(publish(&vec![7; length]).message(9999)));
+        for _ in 0..2 * LONG_MAX {
+            spare.keep(long(5000));
+            spare.keep(long(1000));
         }
-        spare.keep(Some(Arc::new(publish(&[7; 5000]).message(9999))));
-        assert_eq!(spare.messages.len(), SPARE_MAX);
+        assert_eq!(spare.messages.len(), LONG_MAX);
+        for _ in 0..2 * SHORT_MAX {
+            spare.keep(long(1));
+        }
+        assert_eq!(spare.messages.len(), SHORT_MAX);
+        assert_eq!(spare.take(7).len(), 7);
+        drop(spare.message(&publish(b"x")));
+        assert_eq!(spare.take(usize::MAX).len(), SHORT_MAX - 8);
     }
 }

@@ -1,5 +1,7 @@
 //! A published message: immutable, shared by every queue that it reached.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::name::Name;
@@ -24,15 +26,23 @@ pub struct Message {
 const SHORT_BYTES_MAX: usize = 134;
 
 /// exchange ++ routing key ++ properties ++ inline body
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 enum Data {
-    /// Zeros after the length.
+    /// Anything after the length.
     Short {
         length: u8,
         bytes: [u8; SHORT_BYTES_MAX],
     },
     Long(Bytes),
 }
+
+impl PartialEq for Data {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Data {}
 
 impl Data {
     fn of(data: &[u8]) -> Self {
@@ -55,13 +65,8 @@ impl Data {
                 if new_length > SHORT_BYTES_MAX {
                     return false;
                 }
-                let rest = fill(bytes, parts);
-                let new_length = u8::try_from(new_length).unwrap_or(u8::MAX);
-                let behind = usize::from(length.saturating_sub(new_length));
-                if let Some(left) = rest.get_mut(..behind) {
-                    left.fill(0);
-                }
-                *length = new_length;
+                fill(bytes, parts);
+                *length = u8::try_from(new_length).unwrap_or(u8::MAX);
                 true
             }
             Self::Long(bytes) => {
@@ -92,12 +97,14 @@ impl Data {
     }
 }
 
-/// Copies the parts to the beginning, one after the other, as far as there is room. Returns what
-/// lies behind them.
+/// Copies the parts to the beginning, one after the other, as far as there is room.
 #[inline]
-fn fill<'a>(bytes: &'a mut [u8], parts: [&[u8]; 4]) -> &'a mut [u8] {
+fn fill(bytes: &mut [u8], parts: [&[u8]; 4]) {
     let mut rest = bytes;
     for part in parts {
+        if part.is_empty() {
+            continue;
+        }
         let at = part.len().min(rest.len());
         let (place, left) = rest.split_at_mut(at);
         if let Some(part) = part.get(..at) {
@@ -105,7 +112,6 @@ fn fill<'a>(bytes: &'a mut [u8], parts: [&[u8]; 4]) -> &'a mut [u8] {
         }
         rest = left;
     }
-    rest
 }
 
 impl Message {
@@ -205,10 +211,30 @@ impl Message {
         true
     }
 
+    /// As [`Message::copied`], in the memory of a message that nobody else holds, where it is of
+    /// the size.
+    pub fn copied_into(
+        spare: Option<Arc<Self>>,
+        exchange: &[u8],
+        routing_key: &[u8],
+        properties: &[u8],
+        body: &[u8],
+    ) -> Arc<Self> {
+        if let Some(mut message) = spare
+            && let Some(own) = Arc::get_mut(&mut message)
+            && own.become_copied(exchange, routing_key, properties, body)
+        {
+            return message;
+        }
+        Arc::new(Self::copied(exchange, routing_key, properties, body))
+    }
+
+    #[inline]
     fn properties_start(&self) -> usize {
         usize::from(self.exchange_bytes) + usize::from(self.routing_key_bytes)
     }
 
+    #[inline]
     fn body_start(&self) -> usize {
         self.properties_start() + self.properties_bytes as usize
     }
@@ -238,6 +264,7 @@ impl Message {
     }
 
     /// Exchange, routing key and properties, one after the other.
+    #[inline]
     pub fn envelope(&self) -> &[u8] {
         self.data
             .as_slice()
@@ -246,6 +273,7 @@ impl Message {
     }
 
     /// Lengths of exchange, routing key and properties.
+    #[inline]
     pub fn envelope_lengths(&self) -> [usize; 3] {
         [
             usize::from(self.exchange_bytes),
@@ -255,6 +283,7 @@ impl Message {
     }
 
     /// The part of the body that lies beside the envelope; empty where the body is in chunks.
+    #[inline]
     pub fn inline_body(&self) -> &[u8] {
         self.data
             .as_slice()
@@ -263,6 +292,7 @@ impl Message {
     }
 
     /// The parts of a large body, in order; empty where it lies beside the envelope.
+    #[inline]
     pub fn chunks(&self) -> &[Bytes] {
         &self.chunks
     }
@@ -283,7 +313,14 @@ impl Message {
         self.body_bytes
     }
 
+    /// Whether it is one piece of memory, so that one of any such length fits where it was.
+    #[inline]
+    pub fn is_one_piece(&self) -> bool {
+        matches!(self.data, Data::Short { .. }) && self.chunks.is_empty()
+    }
+
     /// Bytes of memory that the message pins: envelope, properties and body.
+    #[inline]
     pub fn total_bytes(&self) -> u64 {
         self.data.as_slice().len() as u64 + self.chunks.iter().map(|c| c.len() as u64).sum::<u64>()
     }

@@ -161,19 +161,14 @@ impl Sink for Executor<'_> {
         }
     }
 
-    fn acknowledge(&mut self, channel: ChannelKey, delivery_tag: DeliveryTag, multiple: bool) {
+    fn acknowledge(&mut self, channel: ChannelKey, delivery_tags: &[DeliveryTag]) {
         if self.holds {
-            let request = Request::Ack {
-                delivery_tag,
-                multiple,
-            };
-            let command = Command::Request { channel, request };
-            self.done.held.push(Action::Command(command));
-            return;
+            let held = &mut self.done.held;
+            return held.acknowledge(channel, delivery_tags);
         }
         let link = self.link;
         if let Some((batch, touched)) = self.batch() {
-            batch.acknowledge(channel, delivery_tag, multiple, touched);
+            batch.acknowledge(channel, delivery_tags, touched);
             batch.park(link);
         }
     }

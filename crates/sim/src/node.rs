@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use menzil_core::{Command, Effect, Shard, ShardSettings, Wanted};
+use menzil_core::{ChannelKey, Command, Effect, Request, Shard, ShardSettings, Wanted};
 use menzil_journal::testing::{MemoryDisk, freeze_at};
 use menzil_journal::{CheckpointError, Freeze, Journal, Options, StorageError};
 use menzil_model::fact::{Content, Origin, Published};
-use menzil_model::{Fact, Message, Name, Position, QueueId};
+use menzil_model::{DeliveryTag, Fact, Message, Name, Position, QueueId};
 
 use crate::disk::SimDisk;
 use crate::log::{NodeLog, SHARD};
@@ -101,7 +101,8 @@ impl Node {
     }
 
     /// Carries out one batch of commands, as one socket read brings it, handing effects to
-    /// `effect` as they come. True where the writer committed in the middle of it.
+    /// `effect` as they come. Acknowledgements that follow each other are carried out as one run.
+    /// True where the writer committed in the middle of it.
     pub(crate) fn batch(
         &mut self,
         now: u64,
@@ -114,10 +115,21 @@ impl Node {
             self.settings.room_bytes,
             &mut self.prng,
         );
-        for command in commands {
+        let mut commands = commands.into_iter().peekable();
+        while let Some(command) = commands.next() {
             effect(&self.shard, Some(&command), Vec::new());
             let mut effects = Vec::new();
-            if self.settings.sabotage == Some(Sabotage::RequeueAtEnd) {
+            if let Some((channel, first)) = acknowledged(&command) {
+                let mut tags = vec![first];
+                while let Some((next, tag)) = commands.peek().and_then(acknowledged)
+                    && next == channel
+                {
+                    effect(&self.shard, commands.next().as_ref(), Vec::new());
+                    tags.push(tag);
+                }
+                self.shard
+                    .acknowledge_each(now, channel, &tags, &mut log, &mut effects);
+            } else if self.settings.sabotage == Some(Sabotage::RequeueAtEnd) {
                 self.misplaced
                     .execute(&mut self.shard, now, command, &mut log, &mut effects);
             } else {
@@ -257,9 +269,24 @@ impl Node {
     }
 }
 
+/// The delivery that a command acknowledges, if it is just one.
+fn acknowledged(command: &Command) -> Option<(ChannelKey, DeliveryTag)> {
+    let Command::Request { channel, request } = command else {
+        return None;
+    };
+    let Request::Ack {
+        delivery_tag,
+        multiple: false,
+    } = request
+    else {
+        return None;
+    };
+    Some((*channel, *delivery_tag))
+}
+
 fn note_fetches(fetches: &mut Vec<Fetch>, effects: &[Effect]) {
     for effect in effects {
-        if let Effect::Fetch { queue, wanted } = effect {
+        if let Effect::Fetch { queue, wanted, .. } = effect {
             fetches.push(Fetch {
                 queue: *queue,
                 wanted: wanted.clone(),

@@ -745,7 +745,7 @@ fn hand_out(
         let to = match &effect {
             Effect::Channel { to, .. } => to.connection,
             Effect::Connection { to, .. } => *to,
-            Effect::Fetch { queue, wanted } => {
+            Effect::Fetch { queue, wanted, .. } => {
                 trace.note(format_args!("{step}   fetch for {queue:?}: {wanted:?}"));
                 continue;
             }

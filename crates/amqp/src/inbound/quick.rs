@@ -1,7 +1,11 @@
-//! The usual: a publish whose frames lie whole in the input, and an acknowledgement.
+//! The usual: a publish whose frames lie whole in the input, and acknowledgements one by one.
 //!
 //! Both are looked at where they lie. Whatever is unusual in any way, an error first of all, is
 //! left to the frame by frame way, so that nothing is decided twice.
+//!
+//! Mostly many of a kind follow each other. Of publishes that are the same up to their bodies
+//! the first is looked at; acknowledgements, in which only the delivery tag differs, go on as one
+//! run.
 
 use menzil_core::{Body, PublishRef};
 use menzil_model::wire::Reader;
@@ -23,7 +27,7 @@ impl Inbound {
         let start: &[u8; METHOD_START_BYTES] = input.first_chunk()?;
         match start {
             [METHOD, .., 0, 60, 0, 40] => self.quick_publish(input, out),
-            [METHOD, .., 0, 60, 0, 80] => self.quick_ack(input, out),
+            [METHOD, .., 0, 60, 0, 80] => self.quick_acks(input, out),
             _ => None,
         }
     }
@@ -58,16 +62,31 @@ impl Inbound {
         if !takes {
             return None;
         }
-        let publish = PublishRef {
+        let publish = |body| PublishRef {
             exchange,
             routing_key,
             mandatory,
             properties,
             body: Body::Whole(body),
         };
-        out.publish(self.key(channel), &publish);
+        let key = self.key(channel);
+        out.publish(key, &publish(body));
         self.look_ahead(reader, out);
-        Some(input.len() - reader.rest().len())
+        let length = input.len() - reader.rest().len();
+        if body.is_empty() {
+            return Some(length);
+        }
+        let (unit, mut rest) = input.split_at_checked(length)?;
+        let start = unit.get(..length - body.len() - 1)?;
+        let mut used = length;
+        while let Some((next, behind)) = rest.split_at_checked(length)
+            && let Some([body @ .., FRAME_END]) = next.strip_prefix(start)
+        {
+            out.publish(key, &publish(body));
+            used += length;
+            rest = behind;
+        }
+        Some(used)
     }
 
     /// Tells the sink where the next publishes go, now and then, if it wants to know: what it
@@ -80,22 +99,30 @@ impl Inbound {
         }
     }
 
-    fn quick_ack(&mut self, input: &[u8], out: &mut dyn Sink) -> Option<usize> {
-        let mut reader = Reader::new(input);
-        let (channel, method) = frame(&mut reader, METHOD, self.frame_bytes_max)?;
-        let mut fields = Reader::new(method.get(METHOD_ID_BYTES..)?);
-        let delivery_tag = DeliveryTag(fields.u64().ok()?);
-        let bits = fields.u8().ok()?;
-        if bits > 1 || !fields.is_empty() {
+    /// Acknowledgements of one delivery each on one channel, as many as follow each other.
+    fn quick_acks(&mut self, input: &[u8], out: &mut dyn Sink) -> Option<usize> {
+        let (frames, _) = input.as_chunks::<ACK_FRAME_BYTES>();
+        let start: &[u8; METHOD_START_BYTES] = input.first_chunk()?;
+        let [_, c0, c1, 0, 0, 0, ACK_PAYLOAD_BYTES, ..] = *start else {
             return None;
-        }
-        let channel = ChannelId::new(channel)?;
+        };
+        let channel = ChannelId::new(u16::from_be_bytes([c0, c1]))?;
         match self.channels.get(channel)? {
             Slot::Open(open) if open.is_idle() => {}
             Slot::Open(_) | Slot::Leaving | Slot::Closing => return None,
         }
-        out.acknowledge(self.key(channel), delivery_tag, bits == 1);
-        Some(input.len() - reader.rest().len())
+        let mut tags = [DeliveryTag(0); ACKS_AT_ONCE];
+        let mut count = 0;
+        for (place, frame) in tags.iter_mut().zip(frames) {
+            let Some(tag) = delivery_tag(frame, start) else {
+                break;
+            };
+            *place = tag;
+            count += 1;
+        }
+        let tags = tags.get(..count).filter(|tags| !tags.is_empty())?;
+        out.acknowledge(self.key(channel), tags);
+        Some(count * ACK_FRAME_BYTES)
     }
 }
 
@@ -132,6 +159,18 @@ fn key_of_publish<'a>(reader: &mut Reader<'a>, bytes_max: u32) -> Option<(&'a [u
         frame(reader, BODY, bytes_max)?;
     }
     Some((exchange, routing_key))
+}
+
+/// The delivery tag, if the frame is an acknowledgement of one delivery that begins so.
+#[inline]
+fn delivery_tag(
+    frame: &[u8; ACK_FRAME_BYTES],
+    start: &[u8; METHOD_START_BYTES],
+) -> Option<DeliveryTag> {
+    let (found, rest) = frame.split_first_chunk::<METHOD_START_BYTES>()?;
+    let (tag, end) = rest.split_first_chunk::<8>()?;
+    // `multiple` is not set.
+    (found == start && *end == [0, FRAME_END]).then_some(DeliveryTag(u64::from_be_bytes(*tag)))
 }
 
 /// The next frame, if it is whole and of that type: its channel and its payload.
@@ -172,3 +211,8 @@ const FORESEEN_MAX: usize = 16;
 const METHOD_ID_BYTES: usize = 4;
 const TICKET_BYTES: usize = 2;
 const METHOD_START_BYTES: usize = FRAME_HEADER_BYTES + METHOD_ID_BYTES;
+/// Method, delivery tag, `multiple`.
+const ACK_PAYLOAD_BYTES: u8 = 13;
+const ACK_FRAME_BYTES: usize = METHOD_START_BYTES + 10;
+/// What a usual prefetch count has out.
+const ACKS_AT_ONCE: usize = 256;

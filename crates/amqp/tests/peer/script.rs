@@ -12,6 +12,7 @@ pub(crate) fn piece() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         8 => (channel.clone(), 0_usize..400, 1_usize..200)
             .prop_map(|(channel, size, frame)| publish(channel, &vec![7; size], frame)),
+        6 => alike(),
         4 => channel.clone().prop_map(channel_open),
         2 => channel.clone().prop_map(channel_close),
         1 => channel.clone().prop_map(channel_close_ok),
@@ -35,6 +36,31 @@ pub(crate) fn piece() -> impl Strategy<Value = Vec<u8>> {
             }),
         1 => prop::collection::vec(any::<u8>(), 0..20),
     ]
+}
+
+/// Publishes or acknowledgements that are alike and follow each other, perhaps with one byte
+/// that is not.
+fn alike() -> impl Strategy<Value = Vec<u8>> {
+    let odd = prop::option::of((any::<prop::sample::Index>(), any::<u8>()));
+    (1_u16..3, any::<bool>(), 0_usize..70, 2_u8..8, odd).prop_map(
+        |(channel, publishes, size, count, odd)| {
+            let one = |number: u8| {
+                if publishes {
+                    return publish(channel, &vec![number; size], 200);
+                }
+                let ack = BasicAck {
+                    delivery_tag: number.into(),
+                    multiple: number == 7,
+                };
+                method(channel, &Method::BasicAck(ack))
+            };
+            let mut bytes: Vec<u8> = (1..=count).flat_map(one).collect();
+            if let Some((at, byte)) = odd {
+                *at.get_mut(&mut bytes) = byte;
+            }
+            bytes
+        },
+    )
 }
 
 /// A request by number.

@@ -149,6 +149,11 @@ impl Index {
     }
 
     /// As [`Index::insert`], for a message that is made only where it is kept.
+    ///
+    /// Inlined with all that it calls in the usual case, so that the entry is written once, where
+    /// it is to lie: one that is copied just after it was written field by field makes the
+    /// processor wait for each of them.
+    #[inline]
     pub(crate) fn insert_with(
         &mut self,
         item: Item,
@@ -160,17 +165,21 @@ impl Index {
             || self
                 .content_reach(&item)
                 .is_some_and(|bytes| bytes <= reach);
-        let held = Held::new(item, if keeps { content() } else { None });
-        self.count_in(&held);
+        let content = if keeps { content() } else { None };
+        self.ready_count += 1;
+        self.ready_bytes += item.extent.body_bytes;
         self.expiry.note(item.expires_at);
-        self.content_bytes += held.held_bytes();
+        if content.is_some() && item.is_stored() {
+            self.content_bytes += item.content_cost();
+        }
         match self.last_in_order() {
-            Some(last) if last >= item.sequence => self.insert_between(held),
-            _ => self.push_back(held),
+            Some(last) if last >= item.sequence => self.insert_between(Held::new(item, content)),
+            _ => self.push_back(item, content),
         }
     }
 
     /// Memory that the messages of all ready entries would take, with one more.
+    #[inline]
     fn content_reach(&self, item: &Item) -> Option<u64> {
         let overhead = item.content_cost() - item.extent.total_bytes;
         let others = self.ready_count.checked_mul(overhead)?;
@@ -185,16 +194,18 @@ impl Index {
     }
 
     /// The last sequence of head, pages and tail.
+    #[inline]
     fn last_in_order(&self) -> Option<Sequence> {
         let last = (self.packed_tail.last()).or_else(|| self.tail.back().map(Held::sequence));
         last.or_else(|| self.pages.back().map(|page| page.last))
             .or_else(|| self.head.back().map(Held::sequence))
     }
 
-    fn push_back(&mut self, held: Held) {
-        let is_packable = Page::is_packable(&held);
+    #[inline]
+    fn push_back(&mut self, item: Item, content: Option<Arc<Message>>) {
+        let is_packable = content.is_none() && item.is_stored();
         if is_packable && !self.packed_tail.is_empty() {
-            self.packed_tail.add(&held.item.to_stored());
+            self.packed_tail.add(&item.to_stored());
             if self.packed_tail.len() >= self.page_entries {
                 self.seal_tail();
             }
@@ -202,25 +213,26 @@ impl Index {
         }
         let room = if is_packable { 1 } else { self.page_entries };
         if self.pages.is_empty() && self.tail_len() == 0 && self.head.len() < room {
-            self.head.push_back(held);
-            return;
-        }
-        if is_packable && self.tail.is_empty() {
-            self.packed_tail.add(&held.item.to_stored());
+            self.head.push_back(Held::new(item, content));
+        } else if is_packable && self.tail.is_empty() {
+            self.packed_tail.add(&item.to_stored());
         } else {
             self.unpack_tail();
-            self.tail.push_back(held);
+            self.tail.push_back(Held::new(item, content));
         }
         if self.tail_len() >= self.page_entries {
             self.seal_tail();
         }
-        self.refill();
+        if self.head.is_empty() {
+            self.refill();
+        }
     }
 
     fn tail_len(&self) -> usize {
         self.packed_tail.len() + self.tail.len()
     }
 
+    #[cold]
     fn seal_tail(&mut self) {
         if let Some(packed) = self.packed_tail.pack() {
             let summary = packed.summary();
@@ -325,8 +337,10 @@ impl Index {
         if self.packed_tail.capacity() > IDLE_TAIL_BYTES {
             self.packed_tail = Packing::default();
         }
+        self.unsettled.give_room_back();
     }
 
+    #[inline]
     fn next_held(&self) -> Option<&Held> {
         let front = self.head.front();
         match (front, self.returned.first_key_value()) {
@@ -403,10 +417,12 @@ impl Index {
 
     /// Puts in an entry that goes out to a consumer at once. Its message comes with it where it
     /// cannot be had elsewhere.
+    #[inline]
     pub(crate) fn insert_out(&mut self, item: Item, content: Option<Arc<Message>>) {
-        let held = Held::new(item, content);
-        self.content_bytes += held.held_bytes();
-        self.unsettled.insert(held);
+        if content.is_some() && item.is_stored() {
+            self.content_bytes += item.content_cost();
+        }
+        self.unsettled.insert(Held::new(item, content));
     }
 
     fn count_out(&mut self, held: &Held) {

@@ -67,6 +67,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    #[inline]
     pub(crate) fn new(item: Item, content: Option<Arc<Message>>) -> Self {
         Self {
             item,
@@ -81,6 +82,7 @@ impl Held {
 
     /// Memory that letting its message go would give back: 0 where it is not here, or cannot be
     /// had elsewhere.
+    #[inline]
     pub(crate) fn held_bytes(&self) -> u64 {
         match self.content {
             Some(_) if self.item.is_stored() => self.item.content_cost(),

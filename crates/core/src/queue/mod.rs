@@ -9,12 +9,16 @@ mod unsettled;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use menzil_model::fact::QueueDefinition;
+use menzil_model::fact::{QueueDefinition, Why};
 use menzil_model::{ConnectionId, Sequence};
 
 use crate::consumer::Taker;
 use crate::content::Holding;
+use crate::counters::Counters;
+use crate::releases::Releases;
 use crate::scratch::Shelf;
+use crate::settling::Settling;
+use crate::spare::Spare;
 
 pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
 pub(crate) use item::Item;
@@ -110,6 +114,13 @@ pub(crate) struct Queue {
     pub(crate) exclusive_consumer: bool,
 }
 
+/// Who is to hear of entries that are settled.
+pub(crate) struct Settled<'a> {
+    pub(crate) releases: &'a mut Releases,
+    pub(crate) spare: &'a mut Spare,
+    pub(crate) settling: &'a mut Settling,
+}
+
 /// What happened in a queue since the process started, or since it was recovered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
@@ -179,6 +190,58 @@ impl Queue {
     /// Whether it survives a restart.
     pub(crate) fn is_durable(&self) -> bool {
         self.index.is_durable_queue()
+    }
+
+    /// An entry goes out to a consumer.
+    #[inline]
+    pub(crate) fn went_out(&mut self, item: &Item, shard: &mut Counters) {
+        self.content.warm();
+        self.counters.delivered += 1;
+        shard.delivered += 1;
+        shard.redelivered += u64::from(item.redelivered);
+    }
+
+    /// The index that the delivery of an entry waits for.
+    #[inline]
+    pub(crate) fn delivered(&mut self, item: &Item) -> u64 {
+        if item.durable {
+            self.mark.deliver(item.sequence)
+        } else {
+            0
+        }
+    }
+
+    /// An entry that is out with a consumer is acknowledged. False where there is none.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, sequence: Sequence, settled: &mut Settled<'_>) -> bool {
+        let (releases, spare) = (&mut *settled.releases, &mut *settled.spare);
+        let Some(durable) = self.index.settle(sequence, releases, spare) else {
+            return false;
+        };
+        self.counters.acknowledged += 1;
+        if durable {
+            let id = self.definition.id;
+            settled.settling.add(id, sequence, Why::Acknowledged);
+        }
+        true
+    }
+
+    /// As [`Queue::acknowledge`], for who acknowledges nothing.
+    #[inline]
+    pub(crate) fn acknowledge_unasked(
+        &mut self,
+        sequence: Sequence,
+        settled: &mut Settled<'_>,
+    ) -> bool {
+        let (releases, spare) = (&mut *settled.releases, &mut *settled.spare);
+        let Some(durable) = self.index.settle(sequence, releases, spare) else {
+            return false;
+        };
+        self.counters.acknowledged += 1;
+        if durable {
+            settled.settling.add_unasked(self.definition.id, sequence);
+        }
+        true
     }
 
     /// Whether it has a length limit.

@@ -4,6 +4,7 @@
 //! Invariant: there is at least one entry, sequences ascend, and the sums are those of the
 //! entries.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use menzil_model::Sequence;
@@ -80,6 +81,20 @@ impl Page {
                 .map(|entry| Held::new(Item::unpacked(entry, durable), None))
                 .collect(),
             Form::Plain(entries) => Arc::unwrap_or_clone(entries),
+        }
+    }
+
+    /// Puts the entries behind those of a list.
+    pub(crate) fn open_behind(self, list: &mut VecDeque<Held>, durable: bool) {
+        list.reserve(usize::try_from(self.count).unwrap_or_default());
+        match self.form {
+            Form::Packed(shelved) => list.extend(
+                shelved
+                    .packed()
+                    .entries()
+                    .map(|entry| Held::new(Item::unpacked(entry, durable), None)),
+            ),
+            Form::Plain(entries) => list.extend(Arc::unwrap_or_clone(entries)),
         }
     }
 

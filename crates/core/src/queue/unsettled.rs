@@ -27,17 +27,21 @@ impl Unsettled {
         (self.live + self.late.len()) as u64
     }
 
+    #[inline]
     pub(crate) fn insert(&mut self, held: Held) {
         let sequence = held.sequence();
         match self.slots.back() {
-            Some((last, _)) if *last >= sequence => {
-                self.late.insert(sequence, held);
-            }
+            Some((last, _)) if *last >= sequence => self.insert_late(held),
             _ => {
                 self.slots.push_back((sequence, Some(held)));
                 self.live += 1;
             }
         }
+    }
+
+    #[cold]
+    fn insert_late(&mut self, held: Held) {
+        self.late.insert(held.sequence(), held);
     }
 
     pub(crate) fn get(&self, sequence: Sequence) -> Option<&Held> {
@@ -57,22 +61,31 @@ impl Unsettled {
         }
     }
 
+    /// Removes an entry, after a look at it where it lies.
     #[inline]
-    pub(crate) fn remove(&mut self, sequence: Sequence) -> Option<Held> {
+    pub(crate) fn remove_with<R>(
+        &mut self,
+        sequence: Sequence,
+        look: impl FnOnce(&mut Held) -> R,
+    ) -> Option<R> {
         // The first slot is a live one.
-        if self.slots.len() > 1 && self.slots.front().is_some_and(|slot| slot.0 == sequence) {
-            let (_, held) = self.slots.pop_front()?;
+        if self.slots.len() > 1
+            && let Some((first, Some(held))) = self.slots.front_mut()
+            && *first == sequence
+        {
+            let seen = look(held);
+            self.slots.pop_front();
             self.live -= 1;
             let is_live = matches!(self.slots.front(), Some((_, Some(_))));
             if !is_live || self.slots.len() > 2 * self.live + SLACK {
                 self.sweep();
             }
-            return held;
+            return Some(seen);
         }
-        self.remove_out_of_turn(sequence)
+        self.remove(sequence).map(|mut held| look(&mut held))
     }
 
-    fn remove_out_of_turn(&mut self, sequence: Sequence) -> Option<Held> {
+    pub(crate) fn remove(&mut self, sequence: Sequence) -> Option<Held> {
         let at = self.place(sequence);
         let slot = self
             .slots
@@ -119,6 +132,11 @@ impl Unsettled {
         if self.slots.len() > 2 * self.live + SLACK {
             self.slots.retain(|(_, held)| held.is_some());
         }
+    }
+
+    /// An empty list keeps next to no memory; while its queue is in use it is needed again at
+    /// once.
+    pub(crate) fn give_room_back(&mut self) {
         if self.slots.is_empty() && self.slots.capacity() > SLACK {
             self.slots = VecDeque::new();
         }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use menzil_model::{ConnectionId, Fact, Message, QueueId};
+use menzil_model::{ConnectionId, Fact, Message, QueueId, Sequence};
 
 use super::{Connection, Shard};
 use crate::channel::Channel;
 use crate::command::ChannelKey;
 use crate::consumer::{Consumer, ConsumerId, Taker};
+use crate::counters::Counters;
 use crate::deliveries::Delivery;
 use crate::effect::{Carried, Delivering, credit_bytes};
-use crate::queue::{Item, Queue};
+use crate::queue::{Body, Item, Queue, Settled};
 use crate::slots::{Place, Slots};
 use crate::turn::Turn;
 
@@ -25,20 +26,24 @@ impl<'a> Takers<'a, '_> {
     /// The consumer of the queue whose turn it is, moved to the end of the line.
     #[inline]
     pub(super) fn next(&self, queue: &mut Queue) -> Option<(Taker, &'a Consumer)> {
-        let mut turns = 0;
-        let found = loop {
-            let taker = *queue.consumers.get(turns)?;
-            turns += 1;
+        let (at, taker, consumer) = self.find(queue)?;
+        queue.has_turn(at);
+        Some((taker, consumer))
+    }
+
+    /// The first consumer in the queue's line that can take one more, and where it stands.
+    #[inline]
+    fn find(&self, queue: &Queue) -> Option<(usize, Taker, &'a Consumer)> {
+        let mut at = 0;
+        loop {
+            let taker = *queue.consumers.get(at)?;
             if let Some(consumer) = self.consumers.at(taker.place, taker.consumer)
                 && self.can_take(consumer)
             {
-                break (taker, consumer);
+                return Some((at, taker, consumer));
             }
-        };
-        if queue.consumers.len() > 1 {
-            queue.consumers.rotate_left(turns);
+            at += 1;
         }
-        Some(found)
     }
 
     /// Whether the consumer may have one more: its own prefetch, its channel's, and the
@@ -51,6 +56,129 @@ impl<'a> Takers<'a, '_> {
         consumer.has_room()
             && connection.is_some_and(|connection| connection.credit > 0)
             && channel.is_some_and(Channel::has_room)
+    }
+}
+
+/// What is to be done before a queue delivers more.
+enum Halt {
+    /// Nothing: it has no more that is here or nobody who could take it.
+    End,
+    /// Its head is to expire.
+    Expired,
+    /// The mark of deliveries is to be moved past this one.
+    Mark(Sequence),
+    /// The next messages are to be read; where it `waits`, the head is one of them.
+    Ask { waits: bool },
+}
+
+impl Queue {
+    /// Whoever stands there in the line has had its turn: it goes to the end.
+    #[inline]
+    fn has_turn(&mut self, at: usize) {
+        if self.consumers.len() > 1 {
+            self.consumers.rotate_left(at + 1);
+        }
+    }
+
+    /// Why the head cannot be delivered at once.
+    #[inline]
+    fn halt(&self, now: u64) -> Option<Halt> {
+        let Some((head, body)) = self.index.next() else {
+            return Some(Halt::End);
+        };
+        if head.expires_at.is_some_and(|at| at < now) {
+            return Some(Halt::Expired);
+        }
+        match body {
+            Body::Here if self.index.runs_low() => Some(Halt::Ask { waits: false }),
+            Body::Here => (head.durable && self.mark.due(head.sequence).is_some())
+                .then_some(Halt::Mark(head.sequence)),
+            Body::Away => Some(Halt::Ask { waits: true }),
+            Body::Asked => Some(Halt::End),
+        }
+    }
+}
+
+/// Who gets deliveries, and what counts them.
+struct Receiver<'a> {
+    taker: Taker,
+    consumer: &'a mut Consumer,
+    connection: &'a mut Connection,
+    channel: &'a mut Channel,
+}
+
+/// What deliveries leave behind in the shard.
+struct Outcome<'a> {
+    counters: &'a mut Counters,
+    settled: Settled<'a>,
+}
+
+impl<'a> Receiver<'a> {
+    #[inline]
+    fn find(
+        taker: Taker,
+        consumers: &'a mut Slots<ConsumerId, Consumer>,
+        connections: &'a mut Slots<ConnectionId, Connection>,
+        channels: &'a mut Slots<ChannelKey, Channel>,
+    ) -> Option<Self> {
+        let consumer = consumers.at_mut(taker.place, taker.consumer)?;
+        let key = consumer.channel;
+        Some(Self {
+            taker,
+            connection: connections.at_mut(consumer.connection_place, key.connection)?,
+            channel: channels.at_mut(consumer.channel_place, key)?,
+            consumer,
+        })
+    }
+
+    /// As [`Takers::can_take`].
+    #[inline]
+    fn can_take(&self) -> bool {
+        self.consumer.has_room() && self.connection.credit > 0 && self.channel.has_room()
+    }
+
+    /// Delivers the head of the queue, which is here.
+    #[inline]
+    fn deliver(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (queue, place): (&mut Queue, Place),
+        outcome: &mut Outcome<'_>,
+    ) {
+        let Some((item, content)) = queue.index.take_head() else {
+            return;
+        };
+        queue.went_out(&item, outcome.counters);
+        let after = queue.delivered(&item);
+        let tag = self.channel.next_tag();
+        let held = || queue.index.content_out(item.sequence);
+        if let Some(message) = content.as_ref().or_else(held) {
+            self.connection.spend(credit_bytes(message));
+            turn.effects.deliver(&Delivering {
+                to: self.consumer.channel,
+                after,
+                consumer_tag: &self.consumer.tag,
+                delivery_tag: tag,
+                redelivered: item.redelivered,
+                content: Carried::Stored(message),
+            });
+        }
+        outcome.settled.spare.keep(content);
+        if self.consumer.no_ack {
+            if queue.acknowledge_unasked(item.sequence, &mut outcome.settled) {
+                outcome.counters.acknowledged += 1;
+            }
+            return;
+        }
+        self.consumer.unsettled += 1;
+        self.channel.consumed_unsettled += 1;
+        self.channel.deliveries.insert(Delivery {
+            tag,
+            queue: queue.definition.id,
+            queue_place: place,
+            sequence: item.sequence,
+            consumer: Some(self.taker),
+        });
     }
 }
 
@@ -68,100 +196,78 @@ impl Shard {
         }
     }
 
-    /// The consumer whose turn it is, moved to the end of the line.
-    fn next_consumer(&mut self, id: QueueId, place: Place) -> Option<Taker> {
-        let takers = Takers {
-            consumers: &self.consumers,
-            connections: &self.connections,
-            channels: &self.channels,
-        };
-        let queue = self.queues.at_mut(place, id)?;
-        takers.next(queue).map(|(taker, _)| taker)
-    }
-
     /// Delivers until the queue is empty, nobody can take more, or the head is not here.
     pub(super) fn pump(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) {
         loop {
-            let Some(queue) = self.queues.at(place, id) else {
-                return;
-            };
-            if queue.consumers.is_empty() {
-                return;
+            match self.hand_out(turn, id, place) {
+                Halt::End => return,
+                Halt::Expired => {
+                    self.expire_now(turn, id);
+                }
+                Halt::Mark(sequence) => self.reserve_delivering(turn, id, sequence),
+                Halt::Ask { waits } => {
+                    self.ask(turn, id);
+                    if waits {
+                        return;
+                    }
+                }
             }
-            let Some(head) = queue.index.head() else {
-                return;
-            };
-            if head.expires_at.is_some_and(|at| at < turn.now) {
-                self.expire_now(turn, id);
-                continue;
-            }
-            let Some(taker) = self.next_consumer(id, place) else {
-                return;
-            };
-            if !self.has_content(turn, id, place) {
-                self.give_turn_back(id);
-                return;
-            }
-            self.deliver(turn, (id, place), taker);
         }
     }
 
-    /// The consumer that was asked gets the next turn again.
-    fn give_turn_back(&mut self, queue: QueueId) {
-        if let Some(queue) = self.queues.get_mut(&queue) {
-            queue.consumers.rotate_right(1);
+    /// Delivers until something else is to be done first. While it is the turn of one consumer,
+    /// it and what it hangs on are looked up once.
+    fn hand_out(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) -> Halt {
+        let Some(queue) = self.queues.at_mut(place, id) else {
+            return Halt::End;
+        };
+        while !queue.consumers.is_empty() {
+            let halt = queue.halt(turn.now);
+            if let Some(Halt::End | Halt::Expired) = halt {
+                return halt.unwrap_or(Halt::End);
+            }
+            let takers = Takers {
+                consumers: &self.consumers,
+                connections: &self.connections,
+                channels: &self.channels,
+            };
+            let Some((at, taker, _)) = takers.find(queue) else {
+                return Halt::End;
+            };
+            if let Some(halt) = halt {
+                // The consumer gets the next turn.
+                queue.consumers.rotate_left(at);
+                return halt;
+            }
+            queue.has_turn(at);
+            let is_alone = queue.consumers.len() == 1;
+            let Some(mut receiver) = Receiver::find(
+                taker,
+                &mut self.consumers,
+                &mut self.connections,
+                &mut self.channels,
+            ) else {
+                return Halt::End;
+            };
+            let mut outcome = Outcome {
+                counters: &mut self.counters,
+                settled: Settled {
+                    releases: &mut self.releases,
+                    spare: &mut self.spare,
+                    settling: &mut self.settling,
+                },
+            };
+            loop {
+                receiver.deliver(turn, (queue, place), &mut outcome);
+                if !is_alone || !receiver.can_take() {
+                    break;
+                }
+                if let Some(halt) = queue.halt(turn.now) {
+                    return halt;
+                }
+            }
         }
-    }
-
-    fn deliver(&mut self, turn: &mut Turn<'_>, (id, place): (QueueId, Place), taker: Taker) {
-        let Some((item, after, content)) = self.take_out(turn, id, place) else {
-            return;
-        };
-        let Some(queue) = self.queues.at(place, id) else {
-            return;
-        };
-        let held = || queue.index.content_out(item.sequence);
-        let Some(message) = content.as_ref().or_else(held) else {
-            return;
-        };
-        let Some(consumer) = self.consumers.at_mut(taker.place, taker.consumer) else {
-            return;
-        };
-        let key = consumer.channel;
-        let no_ack = consumer.no_ack;
-        let Some(channel) = self.channels.at_mut(consumer.channel_place, key) else {
-            return;
-        };
-        let tag = channel.next_tag();
-        if !no_ack {
-            consumer.unsettled += 1;
-            channel.consumed_unsettled += 1;
-            channel.deliveries.insert(Delivery {
-                tag,
-                queue: id,
-                queue_place: place,
-                sequence: item.sequence,
-                consumer: Some(taker),
-            });
-        }
-        if let Some(connection) = self
-            .connections
-            .at_mut(consumer.connection_place, key.connection)
-        {
-            connection.spend(credit_bytes(message));
-        }
-        turn.effects.deliver(&Delivering {
-            to: key,
-            after,
-            consumer_tag: &consumer.tag,
-            delivery_tag: tag,
-            redelivered: item.redelivered,
-            content: Carried::Stored(message),
-        });
-        self.spare.keep(content);
-        if no_ack {
-            self.settle_unasked((id, place), item.sequence);
-        }
+        Halt::End
     }
 
     /// Notes a delivery that its consumer is to settle.
@@ -203,16 +309,8 @@ impl Shard {
         }
         let queue = self.queues.at_mut(place, id)?;
         let (item, content) = queue.index.take_head()?;
-        queue.content.warm();
-        queue.counters.delivered += 1;
-        self.counters.delivered += 1;
-        self.counters.redelivered += u64::from(item.redelivered);
-        let after = if item.durable {
-            queue.mark.deliver(item.sequence)
-        } else {
-            0
-        };
-        Some((item, after, content))
+        queue.went_out(&item, &mut self.counters);
+        Some((item, queue.delivered(&item), content))
     }
 
     /// Renews the room that deliveries have in the journal where it runs short.
@@ -220,7 +318,7 @@ impl Shard {
         &mut self,
         turn: &mut Turn<'_>,
         id: QueueId,
-        sequence: menzil_model::Sequence,
+        sequence: Sequence,
     ) {
         if let Some(below) = self
             .queues

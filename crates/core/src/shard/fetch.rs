@@ -22,7 +22,7 @@ impl Shard {
         let Some(queue) = self.queues.at(place, id) else {
             return false;
         };
-        match queue.index.head_body() {
+        match queue.index.next().map(|(_, body)| body) {
             Some(Body::Here) => {
                 if queue.index.runs_low() {
                     self.ask(turn, id);
@@ -37,7 +37,7 @@ impl Shard {
         }
     }
 
-    fn ask(&mut self, turn: &mut Turn<'_>, id: QueueId) {
+    pub(super) fn ask(&mut self, turn: &mut Turn<'_>, id: QueueId) {
         let max = RunMax {
             messages: RUN_MESSAGES_MAX,
             bytes: self.content.run_bytes(),
@@ -47,7 +47,12 @@ impl Shard {
         };
         let wanted = queue.index.ask(max);
         if !wanted.is_empty() {
-            turn.effects.effect(Effect::Fetch { queue: id, wanted });
+            let spare = self.spare.take(wanted.len());
+            turn.effects.effect(Effect::Fetch {
+                queue: id,
+                wanted,
+                spare,
+            });
         }
     }
 

@@ -257,28 +257,32 @@ impl Shard {
         black_box(sum);
     }
 
-    /// As [`Shard::execute`] of [`Request::Ack`].
-    pub fn acknowledge_in_place(
+    /// As [`Shard::execute`] of a [`Request::Ack`] of each delivery tag in order, but that
+    /// consumers get more only when all are carried out.
+    pub fn acknowledge_each(
         &mut self,
         now: u64,
         channel: ChannelKey,
-        delivery_tag: DeliveryTag,
-        multiple: bool,
+        delivery_tags: &[DeliveryTag],
         log: &mut dyn Log,
         effects: &mut dyn Effects,
     ) {
         let mut turn = Turn { now, log, effects };
-        let request = Request::Ack {
-            delivery_tag,
-            multiple,
-        };
         match self.channel_mut(channel) {
             None => {}
-            Some(open) if open.parked.is_some() => self.request(&mut turn, channel, request),
+            Some(open) if open.parked.is_some() => {
+                for delivery_tag in delivery_tags {
+                    let request = Request::Ack {
+                        delivery_tag: *delivery_tag,
+                        multiple: false,
+                    };
+                    self.request(&mut turn, channel, request);
+                }
+            }
             Some(_) => {
-                let done = self.acknowledge(&mut turn, channel, delivery_tag, multiple);
+                let done = self.acknowledge_run(&mut turn, channel, delivery_tags);
                 if let Err(refusal) = done {
-                    self.refuse(&mut turn, channel, refusal, method_of(&request));
+                    self.refuse(&mut turn, channel, refusal, ACK);
                 }
             }
         }
@@ -483,6 +487,9 @@ impl Shard {
 /// Class and method number of `basic.publish`.
 const PUBLISH: (u16, u16) = (60, 40);
 
+/// Class and method number of `basic.ack`.
+const ACK: (u16, u16) = (60, 80);
+
 /// How many entries will need the record to read their message from it.
 fn references(fact: &Fact) -> u32 {
     match fact {
@@ -522,7 +529,7 @@ fn method_of(request: &Request) -> (u16, u16) {
         Request::Cancel { .. } => (60, 30),
         Request::Publish(_) => PUBLISH,
         Request::Get { .. } => (60, 70),
-        Request::Ack { .. } => (60, 80),
+        Request::Ack { .. } => ACK,
         Request::Reject {
             method: Rejection::Reject,
             ..

@@ -48,6 +48,7 @@ impl Passage<'_> {
         Arc::clone(self.message.get_or_insert_with(made))
     }
 
+    #[inline]
     fn item(&self, entry: &Entry) -> Item {
         Item {
             sequence: entry.sequence,
@@ -144,7 +145,9 @@ impl Shard {
             .insert_with(item, reach, || Some(passage.message(&mut self.spare)));
         if had_ready && entry.expires_at.is_none() {
             // Whoever could take one would have taken the one before it.
-            self.note_content(id, place);
+            if item.is_stored() {
+                self.note_content(id, place);
+            }
         } else {
             self.touch_at(id, place);
         }
@@ -252,6 +255,7 @@ impl Shard {
     }
 
     /// Notes an entry that came and went out at once, to be settled later.
+    #[inline]
     fn go_out(
         &mut self,
         passage: &mut Passage<'_>,
@@ -273,6 +277,5 @@ impl Shard {
             consumer: Some(taker),
         };
         self.note_out(taker, delivery);
-        self.note_content(id, place);
     }
 }

@@ -4,10 +4,11 @@ use menzil_model::DeliveryTag;
 use menzil_model::fact::Why;
 
 use super::Shard;
-use crate::channel::{HeldSettle, Mode, Verdict};
+use crate::channel::{Channel, HeldSettle, Mode, Verdict};
 use crate::command::ChannelKey;
 use crate::deliveries::Delivery;
 use crate::effect::Reply;
+use crate::queue::Settled;
 use crate::refusal::Refusal;
 use crate::slots::Place;
 use crate::turn::Turn;
@@ -21,6 +22,73 @@ impl Shard {
         multiple: bool,
     ) -> Result<(), Refusal> {
         self.settle_tags(turn, key, tag, multiple, Verdict::Acknowledge)
+    }
+
+    /// Acknowledges deliveries one after the other, up to the first that is none. Mostly they
+    /// are of one queue and one consumer, which are looked up when they change.
+    pub(super) fn acknowledge_run(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        tags: &[DeliveryTag],
+    ) -> Result<(), Refusal> {
+        let Some(place) = self.channel_place(key) else {
+            return Ok(());
+        };
+        let Some(channel) = self.channels.at_mut(place, key) else {
+            return Ok(());
+        };
+        if channel.prefetch_channel != 0 || matches!(channel.mode, Mode::Transaction(_)) {
+            for tag in tags {
+                self.acknowledge(turn, key, *tag, false)?;
+            }
+            return Ok(());
+        }
+        let mut rest = tags.iter();
+        let mut next = take_next(channel, &mut rest)?;
+        while let Some(first) = next {
+            let Some(channel) = self.channels.at_mut(place, key) else {
+                return Ok(());
+            };
+            let mut queue = self.queues.at_mut(first.queue_place, first.queue);
+            let taker = first.consumer;
+            let mut consumer =
+                taker.and_then(|taker| self.consumers.at_mut(taker.place, taker.consumer));
+            let mut settled = Settled {
+                releases: &mut self.releases,
+                spare: &mut self.spare,
+                settling: &mut self.settling,
+            };
+            let mut delivery = first;
+            let refusal = loop {
+                if taker.is_some() {
+                    channel.consumed_unsettled -= 1;
+                }
+                if let Some(consumer) = &mut consumer {
+                    consumer.unsettled -= 1;
+                }
+                if let Some(queue) = &mut queue
+                    && queue.acknowledge(delivery.sequence, &mut settled)
+                {
+                    self.counters.acknowledged += 1;
+                }
+                match take_next(channel, &mut rest) {
+                    Ok(Some(other)) if first.is_like(&other) => delivery = other,
+                    Ok(other) => {
+                        next = other;
+                        break None;
+                    }
+                    Err(refusal) => break Some(refusal),
+                }
+            };
+            if consumer.is_some() {
+                self.touch_at(first.queue, first.queue_place);
+            }
+            if let Some(refusal) = refusal {
+                return Err(refusal);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn reject(
@@ -165,5 +233,20 @@ impl Shard {
         }
         turn.reply(key, !reply, 0, Reply::RecoverOk);
         Ok(())
+    }
+}
+
+/// The delivery that the next tag names; `None` after the last tag.
+#[inline]
+fn take_next(
+    channel: &mut Channel,
+    tags: &mut std::slice::Iter<'_, DeliveryTag>,
+) -> Result<Option<Delivery>, Refusal> {
+    let Some(tag) = tags.next() else {
+        return Ok(None);
+    };
+    match channel.deliveries.take(*tag) {
+        Some(delivery) => Ok(Some(delivery)),
+        None => Err(Refusal::UnknownDeliveryTag(*tag)),
     }
 }

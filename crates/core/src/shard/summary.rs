@@ -157,7 +157,7 @@ impl Shard {
             return;
         }
         for queue in self.queues.values() {
-            let stuck = matches!(queue.index.head_body(), Some(crate::queue::Body::Here))
+            let stuck = matches!(queue.index.next(), Some((_, crate::queue::Body::Here)))
                 && queue
                     .consumers
                     .iter()

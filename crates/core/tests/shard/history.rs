@@ -34,6 +34,10 @@ enum Step {
         verdict: u8,
         multiple: bool,
     },
+    AcknowledgeEach {
+        channel: u16,
+        tags: Vec<u64>,
+    },
     Get {
         channel: u16,
         queue: u8,
@@ -71,6 +75,12 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(channel, queue)| Step::Cancel { channel, queue }),
         8 => (channel.clone(), 1..30_u8, 0..3_u8, any::<bool>()).prop_map(
             |(channel, tag, verdict, multiple)| Step::Settle { channel, tag, verdict, multiple }
+        ),
+        3 => (channel.clone(), 1..20_u64, 1..6_u64, prop::option::of(1..30_u64)).prop_map(
+            |(channel, first, count, odd)| {
+                let tags = (first..first + count).chain(odd).collect();
+                Step::AcknowledgeEach { channel, tags }
+            }
         ),
         3 => (channel, queue.clone(), any::<bool>())
             .prop_map(|(channel, queue, no_ack)| Step::Get { channel, queue, no_ack }),
@@ -196,6 +206,12 @@ fn run(world: &mut World, step: &Step, count: &mut u64) {
                 },
             };
             let seen = world.request(key(1, channel), request);
+            if seen.iter().any(|seen| matches!(seen, Seen::Refused(_))) {
+                world.open(key(1, channel));
+            }
+        }
+        Step::AcknowledgeEach { channel, ref tags } => {
+            let seen = world.acknowledge_each(key(1, channel), tags);
             if seen.iter().any(|seen| matches!(seen, Seen::Refused(_))) {
                 world.open(key(1, channel));
             }

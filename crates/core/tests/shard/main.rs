@@ -11,4 +11,5 @@
 mod history;
 mod outcomes;
 mod queues;
+mod runs;
 mod support;

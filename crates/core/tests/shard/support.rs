@@ -7,7 +7,7 @@ use menzil_core::{
     ChannelKey, Command, Consume, Effect, ExchangeDeclare, Log, Output, Publish, QueueBind,
     QueueDeclare, Refusal, Rejection, Reply, Request, Shard, ShardSettings, Wanted,
 };
-use menzil_model::fact::{Content, read_chunk, read_message};
+use menzil_model::fact::{Content, read_chunk, read_message, read_short_message};
 use menzil_model::{
     ChannelId, ConnectionId, DeliveryTag, Fact, Message, Name, Properties, QueueId, Table,
     TableBuilder, Value,
@@ -29,17 +29,24 @@ impl Records {
 
     /// Reads a message back as the driver does: `None` where a record of it may be gone, because
     /// the entry went after it was asked for.
-    pub(crate) fn message(&self, wanted: &Wanted) -> Option<Arc<Message>> {
+    pub(crate) fn message(
+        &self,
+        wanted: &Wanted,
+        spare: Option<Arc<Message>>,
+    ) -> Option<Arc<Message>> {
         let mut records = wanted.chunks.indexes().chain([wanted.origin.index]);
         if records.any(|index| self.references[index as usize - 1] == 0) {
             return None;
+        }
+        let record = self.record(wanted.origin.index);
+        if wanted.chunks.count == 0 {
+            return Some(read_short_message(record, wanted.origin.part, spare).unwrap());
         }
         let chunks = wanted
             .chunks
             .indexes()
             .map(|chunk| read_chunk(self.record(chunk)).unwrap())
             .collect();
-        let record = self.record(wanted.origin.index);
         Some(read_message(record, wanted.origin.part, chunks).unwrap())
     }
 
@@ -195,8 +202,12 @@ impl World {
             self.shard.check_invariants();
             for effect in effects {
                 match effect {
-                    Effect::Fetch { queue, wanted } if self.answer_fetches => {
-                        commands.push((self.read(queue, &wanted), true));
+                    Effect::Fetch {
+                        queue,
+                        wanted,
+                        spare,
+                    } if self.answer_fetches => {
+                        commands.push((self.read(queue, &wanted, spare), true));
                     }
                     other => all.push(other),
                 }
@@ -205,10 +216,12 @@ impl World {
         all
     }
 
-    fn read(&self, queue: QueueId, wanted: &[Wanted]) -> Command {
+    fn read(&self, queue: QueueId, wanted: &[Wanted], spare: Vec<Arc<Message>>) -> Command {
+        assert!(spare.len() <= wanted.len());
+        let mut spare = spare.into_iter();
         let messages = wanted
             .iter()
-            .map(|wanted| (wanted.sequence, self.log.message(wanted)))
+            .map(|wanted| (wanted.sequence, self.log.message(wanted, spare.next())))
             .collect();
         Command::Fetched { queue, messages }
     }
@@ -218,6 +231,17 @@ impl World {
         seen(&effects)
     }
 
+    /// The client acknowledges deliveries one after the other, and all of it arrives at once.
+    pub(crate) fn acknowledge_each(&mut self, channel: ChannelKey, tags: &[u64]) -> Vec<Seen> {
+        let tags: Vec<DeliveryTag> = tags.iter().copied().map(DeliveryTag).collect();
+        let mut effects = Vec::new();
+        self.shard
+            .acknowledge_each(self.now, channel, &tags, &mut self.log, &mut effects);
+        self.shard.finish(&mut self.log);
+        self.shard.check_invariants();
+        seen(&self.answered(effects))
+    }
+
     pub(crate) fn tick(&mut self, milliseconds: u64) -> Vec<Seen> {
         self.now += milliseconds;
         let mut effects = Vec::new();
@@ -225,17 +249,26 @@ impl World {
             self.shard.expire(self.now, &mut self.log, &mut effects);
         }
         self.shard.check_invariants();
-        let mut all = Vec::new();
+        seen(&self.answered(effects))
+    }
+
+    /// Effects, and behind them what comes of those that ask for messages.
+    fn answered(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
+        let (mut all, mut fetched) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
-                Effect::Fetch { queue, wanted } if self.answer_fetches => {
-                    let fetched = self.read(queue, &wanted);
-                    all.extend(self.execute_all(vec![(fetched, true)]));
+                Effect::Fetch {
+                    queue,
+                    wanted,
+                    spare,
+                } if self.answer_fetches => {
+                    fetched.push((self.read(queue, &wanted, spare), true));
                 }
                 other => all.push(other),
             }
         }
-        seen(&all)
+        all.extend(self.execute_all(fetched));
+        all
     }
 
     /// kill -9 after everything appended so far was synced.

@@ -215,15 +215,27 @@ fn decode_published(reader: &mut Reader<'_>, content: Content) -> Result<Publish
             entries,
         });
     }
-    let (exchange, routing_key) = (reader.short_string()?, reader.short_string()?);
-    let properties = reader.long_string()?;
-    let body = reader.bytes(reader.rest().len())?;
-    let message = Message::copied(exchange, routing_key, properties, body);
     Ok(Published {
-        message: Some(Arc::new(message)),
+        message: Some(decode_message(reader, None)?),
         extent,
         entries,
     })
+}
+
+fn decode_message(
+    reader: &mut Reader<'_>,
+    spare: Option<Arc<Message>>,
+) -> Result<Arc<Message>, FactError> {
+    let (exchange, routing_key) = (reader.short_string()?, reader.short_string()?);
+    let properties = reader.long_string()?;
+    let body = reader.bytes(reader.rest().len())?;
+    Ok(Message::copied_into(
+        spare,
+        exchange,
+        routing_key,
+        properties,
+        body,
+    ))
 }
 
 fn decode_extent(reader: &mut Reader<'_>) -> Result<Extent, FactError> {
@@ -308,6 +320,24 @@ pub fn read_message(
     let properties = message.properties();
     let message = Message::new(&exchange, &routing_key, properties, chunks, 0);
     Ok(Arc::new(message))
+}
+
+/// As [`read_message`] of one whose body is in the record, which mostly is the only fact there.
+/// It takes the memory of `spare` where that can be.
+pub fn read_short_message(
+    record: &[u8],
+    part: u32,
+    spare: Option<Arc<Message>>,
+) -> Result<Arc<Message>, FactError> {
+    let mut reader = Reader::new(record);
+    if part != 0 || reader.u8()? != FORMAT_VERSION || reader.u8()? != tag::PUBLISHED {
+        return read_message(record, part, Vec::new());
+    }
+    if decode_extent(&mut reader)?.chunks.count > 0 {
+        return Err(FactError::Invalid("chunks of another body"));
+    }
+    decode_entries(&mut reader)?;
+    decode_message(&mut reader, spare)
 }
 
 /// The content of a chunk record.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-pub use decode::{FactError, read_chunk, read_message};
+pub use decode::{FactError, read_chunk, read_message, read_short_message};
 pub use packed::{Packed, PackedEntries, PackedSummary, StoredEntry};
 pub use packing::Packing;
 

@@ -221,3 +221,47 @@ proptest! {
         prop_assert_eq!(lying, owned);
     }
 }
+
+/// Read with memory to reuse and without, the message or the error is that of the long way.
+fn reads_the_same(record: &[u8], part: u32) {
+    let long = read_message(record, part, Vec::new());
+    assert_eq!(read_short_message(record, part, None), long);
+    for body in [&b"spare"[..], &[7; 400]] {
+        let spare = Message::copied(b"exchange", b"key", b"\0\0", body);
+        assert_eq!(
+            read_short_message(record, part, Some(Arc::new(spare))),
+            long
+        );
+    }
+}
+
+#[test]
+fn a_message_is_read_the_same_into_memory_that_was_another_s() {
+    let mut records = samples();
+    records.push(Fact::Group(samples().into_iter().take(20).collect()));
+    for fact in records {
+        let mut record = Vec::new();
+        fact.encode(&mut record);
+        for part in 0..20 {
+            reads_the_same(&record, part);
+        }
+        for end in 0..record.len() {
+            reads_the_same(&record[..end], 0);
+        }
+    }
+}
+
+#[test]
+fn memory_that_somebody_holds_is_left_alone() {
+    let held = Arc::new(Message::copied(b"x", b"k", b"\0\0", b"held"));
+    let fact = samples()
+        .into_iter()
+        .find(|fact| matches!(fact, Fact::Published(_)));
+    let mut record = Vec::new();
+    fact.unwrap().encode(&mut record);
+    let read = read_short_message(&record, 0, Some(Arc::clone(&held))).unwrap();
+    assert_eq!(
+        (read.inline_body(), held.inline_body()),
+        (&b"body"[..], &b"held"[..])
+    );
+}

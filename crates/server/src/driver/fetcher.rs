@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use menzil_core::{Command, Effect, Wanted};
-use menzil_model::fact::{read_chunk, read_message};
+use menzil_model::fact::{read_chunk, read_message, read_short_message};
 use menzil_model::{Message, Position, QueueId, Sequence, ShardId};
 use parking_lot::{Condvar, Mutex};
 
@@ -30,18 +30,25 @@ struct Fetch {
     shard: ShardId,
     queue: QueueId,
     wanted: Vec<Wanted>,
+    spare: Vec<Arc<Message>>,
 }
 
 impl Fetches {
     /// Takes in an effect of a shard that asks for messages; others are none of its business.
     pub(crate) fn push(&self, shard: ShardId, effect: Effect) {
-        let Effect::Fetch { queue, wanted } = effect else {
+        let Effect::Fetch {
+            queue,
+            wanted,
+            spare,
+        } = effect
+        else {
             return;
         };
         let fetch = Fetch {
             shard,
             queue,
             wanted,
+            spare,
         };
         self.backlog.lock().fetches.push_back(fetch);
         self.arrived.notify_one();
@@ -70,11 +77,12 @@ impl Fetches {
 /// Reads what is asked for until the server stops.
 pub(crate) fn fetch_loop(node: &Node) {
     let mut touched = Touched::new();
-    while let Some(fetch) = node.fetches.next() {
+    while let Some(mut fetch) = node.fetches.next() {
         let Some(shard) = node.shards.values().find(|shard| shard.id == fetch.shard) else {
             continue;
         };
-        let (messages, unread) = read(node, &fetch);
+        let spare = std::mem::take(&mut fetch.spare);
+        let (messages, unread) = read(node, &fetch, spare);
         let queue = fetch.queue;
         let fetched = Command::Fetched { queue, messages };
         let mut batch = shard.batch(node);
@@ -113,20 +121,20 @@ fn report(shard: &ShardDriver, unread: &[(u64, String)]) {
 type Read = (Vec<(Sequence, Option<Arc<Message>>)>, Vec<(u64, String)>);
 
 /// Reads a run: all records of it at once, for most are neighbours.
-fn read(node: &Node, fetch: &Fetch) -> Read {
+fn read(node: &Node, fetch: &Fetch, spare: Vec<Arc<Message>>) -> Read {
     let mut wanted = fetch.wanted.iter();
     let is_ascending = fetch
         .wanted
         .is_sorted_by(|one, next| one.origin.index < next.origin.index);
     if is_ascending && wanted.all(|wanted| wanted.chunks.count == 0) {
-        read_in_order(node, fetch)
+        read_in_order(node, fetch, spare)
     } else {
         read_any(node, fetch)
     }
 }
 
 /// The usual run: each message is made where its record was read, which is copied once.
-fn read_in_order(node: &Node, fetch: &Fetch) -> Read {
+fn read_in_order(node: &Node, fetch: &Fetch, mut spare: Vec<Arc<Message>>) -> Read {
     let wanted = &fetch.wanted;
     let indexes: Vec<u64> = wanted.iter().map(|wanted| wanted.origin.index).collect();
     let absent = |wanted: &Wanted| (wanted.sequence, None);
@@ -140,7 +148,7 @@ fn read_in_order(node: &Node, fetch: &Fetch) -> Read {
             let message = record
                 .map_err(|error| error.to_string())
                 .and_then(|record| {
-                    read_message(record, wanted.origin.part, Vec::new())
+                    read_short_message(record, wanted.origin.part, spare.pop())
                         .map_err(|error| error.to_string())
                 });
             match message {

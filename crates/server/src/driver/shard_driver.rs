@@ -152,17 +152,15 @@ impl<'a> Batch<'a> {
         self.state.shard.foresee(keys);
     }
 
-    /// As [`Batch::execute`] of an acknowledgement.
+    /// As [`Batch::execute`] of acknowledgements.
     pub(crate) fn acknowledge(
         &mut self,
         channel: ChannelKey,
-        delivery_tag: DeliveryTag,
-        multiple: bool,
+        delivery_tags: &[DeliveryTag],
         touched: &mut Touched,
     ) {
         let (shard, mut outlet, log) = self.parts(touched);
-        let now_ms = outlet.now_ms;
-        shard.acknowledge_in_place(now_ms, channel, delivery_tag, multiple, log, &mut outlet);
+        shard.acknowledge_each(outlet.now_ms, channel, delivery_tags, log, &mut outlet);
     }
 
     /// Does what is due.

@@ -10,7 +10,7 @@ use menzil_model::{Message, Sequence};
 
 use super::Index;
 use crate::effect::Wanted;
-use crate::queue::item::Held;
+use crate::queue::item::{Held, Item};
 
 /// Where the message of the head is.
 pub(crate) enum Body {
@@ -53,15 +53,16 @@ pub(crate) struct RunMax {
 }
 
 impl Index {
-    /// Where the message of the next entry to go out is.
+    /// The next entry to go out, and where its message is.
     #[inline]
-    pub(crate) fn head_body(&self) -> Option<Body> {
+    pub(crate) fn next(&self) -> Option<(&Item, Body)> {
         let held = self.next_held()?;
-        Some(match &held.content {
+        let body = match &held.content {
             Some(_) => Body::Here,
             None if held.asked => Body::Asked,
             None => Body::Away,
-        })
+        };
+        Some((&held.item, body))
     }
 
     /// Whether the next run is to be asked for.
@@ -77,7 +78,7 @@ impl Index {
     pub(crate) fn ask(&mut self, max: RunMax) -> Vec<Wanted> {
         let ahead = usize::try_from(self.fetching.left).unwrap_or(usize::MAX);
         self.open_pages(ahead.saturating_add(max.messages));
-        let mut wanted = Vec::new();
+        let mut wanted = Vec::with_capacity(self.head.len().min(max.messages));
         let mut room = max.bytes;
         let mut front = self.head.iter_mut().peekable();
         let mut returned = self.returned.values_mut().peekable();
@@ -123,7 +124,7 @@ impl Index {
                 self.open_tail();
                 return;
             };
-            self.head.extend(page.open(self.durable));
+            page.open_behind(&mut self.head, self.durable);
             if let Some(later) = self.pages.get(super::PAGES_AHEAD) {
                 later.announce();
             }

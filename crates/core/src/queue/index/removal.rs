@@ -69,14 +69,17 @@ impl Index {
         releases: &mut Releases,
         spare: &mut Spare,
     ) -> Option<bool> {
-        let held = self.unsettled.remove(sequence)?;
-        self.content_bytes -= held.held_bytes();
-        releases.entry(&held.item);
-        spare.keep(held.content);
+        let content_bytes = &mut self.content_bytes;
+        let durable = self.unsettled.remove_with(sequence, |held| {
+            *content_bytes -= held.held_bytes();
+            releases.entry(&held.item);
+            spare.keep(held.content.take());
+            held.item.durable
+        })?;
         if self.len() == 0 {
             self.give_room_back();
         }
-        Some(held.item.durable)
+        Some(durable)
     }
 
     /// Takes one ready entry out of the order.
