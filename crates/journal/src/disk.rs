@@ -6,6 +6,8 @@
 
 use std::io::{self, IoSlice};
 
+use crate::layout::PAGE;
+
 /// A folder that belongs to one journal.
 pub trait Disk: Send + Sync {
     /// An open file.
@@ -40,8 +42,20 @@ pub trait DiskFile: Send + Sync {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.write_vectored_at(&[IoSlice::new(bytes)], offset)
     }
+    /// As [`write_vectored_at`](Self::write_vectored_at), for what is synced at once and seldom
+    /// read again: it need not stay in memory. What is not whole sectors goes the other way.
+    fn write_sectors_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.write_vectored_at(slices, offset)
+    }
+    /// A write by [`write_sectors_at`](Self::write_sectors_at) that ends on a multiple of that
+    /// makes the system read nothing.
+    fn padding(&self) -> u64 {
+        PAGE
+    }
     /// Fills the whole buffer from `offset` on, `UnexpectedEof` if the file is shorter.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Somebody has read up to there and is going to read on. Only a hint, which takes its time.
+    fn read_ahead(&self, _offset: u64) {}
     /// Makes the bytes (and the length needed to find them) durable.
     fn sync_data(&self) -> io::Result<()>;
     /// The length in bytes.

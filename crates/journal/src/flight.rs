@@ -148,12 +148,14 @@ impl Cut {
     }
 
     /// The bytes of the batch that lies at `offset`, with the zeros that fill its last sector,
-    /// and the page that it is in: else the system would have to read the rest of that first.
+    /// and as much around it as the file asks for: a page, where the system would have to read
+    /// the rest of that first.
     pub(crate) fn io_slices<'a>(
         &self,
         header: &'a [u8],
         backlog: &'a Backlog,
         offset: u64,
+        padding: u64,
     ) -> Vec<IoSlice<'a>> {
         let mut slices = Vec::with_capacity(self.slices.len() + 2);
         slices.push(IoSlice::new(header));
@@ -164,7 +166,7 @@ impl Cut {
             slices.push(IoSlice::new(bytes.unwrap_or_default()));
         }
         let end = offset + self.length;
-        let padding = to_usize(end.next_multiple_of(PAGE) - end);
+        let padding = to_usize(end.next_multiple_of(padding.clamp(SECTOR, PAGE)) - end);
         slices.push(IoSlice::new(ZEROS.get(..padding).unwrap_or_default()));
         slices
     }

@@ -96,7 +96,6 @@ impl<D: Disk> Journal<D> {
             room: &self.room,
             payload_max: self.options.record_bytes_max,
             bytes: 0,
-            eager: false,
         }
     }
 
@@ -232,7 +231,6 @@ pub struct Batch<'a> {
     room: &'a Room,
     payload_max: u64,
     bytes: u64,
-    eager: bool,
 }
 
 impl Batch<'_> {
@@ -244,8 +242,11 @@ impl Batch<'_> {
         references: u32,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Position {
-        self.eager = true;
-        self.push(shard, class, references, encode)
+        let position = self.push(shard, class, references, encode);
+        if let Some(pending) = self.pending.as_mut() {
+            pending.awaited += 1;
+        }
+        position
     }
 
     /// See [`Journal::append_lazy`].
@@ -305,9 +306,9 @@ impl Drop for Batch<'_> {
         } else if pending.releases.len() < RELEASES_MAX {
             return;
         } else {
-            self.eager = true;
+            pending.pressed = true;
         }
-        let wake = pending.wake(self.eager);
+        let wake = pending.wake();
         drop(pending);
         if wake {
             self.wake.notify_all();

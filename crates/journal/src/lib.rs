@@ -39,6 +39,7 @@ mod continuity;
 mod counters;
 mod counts;
 mod damage;
+mod direct;
 mod directory;
 mod disk;
 mod dump;

@@ -14,7 +14,7 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskFile};
-use crate::layout::{SECTOR, to_usize};
+use crate::layout::{PAGE, SECTOR, to_usize};
 
 /// The disk. Clones share it.
 #[derive(Clone, Debug)]
@@ -83,6 +83,12 @@ impl MemoryDisk {
     /// How many bytes the files may have together; `None` is no limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
+    }
+
+    /// Batches are padded to whole sectors, as on a disk that is written to past the cache of
+    /// its system; without this to whole pages.
+    pub fn pad_to_sectors(&self) {
+        self.state().pads_to_sectors = true;
     }
 
     /// How many bytes the files have together.
@@ -257,6 +263,14 @@ impl DiskFile for MemoryFile {
         powered.and(counted)
     }
 
+    fn padding(&self) -> u64 {
+        if self.disk.state().pads_to_sectors {
+            SECTOR
+        } else {
+            PAGE
+        }
+    }
+
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         let mut state = self.state()?;
         state.check_power()?;
@@ -325,6 +339,7 @@ struct State {
     syncs_left: Option<u64>,
     writes_left: Option<u64>,
     operations_left: Option<u64>,
+    pads_to_sectors: bool,
 }
 
 impl State {

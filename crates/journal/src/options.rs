@@ -19,6 +19,8 @@ pub struct Options {
     pub spare_segments_max: usize,
     /// How long a lazily appended record may wait when nothing else is committed.
     pub lazy_delay: Duration,
+    /// How many bytes of them may wait so.
+    pub lazy_bytes_max: u64,
     /// How often a full disk is tried again.
     pub full_retry: Duration,
     /// Space kept aside so that a checkpoint can be written on a full disk; it grows with the
@@ -45,7 +47,8 @@ impl Default for Options {
             pending_bytes_max: 64 << 20,
             prepared_segments: 2,
             spare_segments_max: 2,
-            lazy_delay: Duration::from_millis(5),
+            lazy_delay: Duration::from_millis(50),
+            lazy_bytes_max: 64 << 10,
             full_retry: Duration::from_millis(250),
             checkpoint_reserve_bytes: 1 << 20,
             evacuation_reserve_bytes: 0,

@@ -1,25 +1,38 @@
 //! A folder of the operating system.
 //!
-//! Lacks direct IO and rings: plain buffered writes until something else is measured to win.
-//! Invariant: `sync_data` is the real sync of the platform (`fdatasync`; `F_FULLFSYNC` on macOS,
-//! which the standard library does).
+//! Lacks rings. Batches, zeros and long reads go past the system's cache where that can be had
+//! (`docs/adr/0007`). Invariant: `sync_data` is the real sync of the platform (`fdatasync`;
+//! `F_FULLFSYNC` on macOS, which the standard library does).
 
 use std::fs::{self, DirBuilder, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 
+use crate::direct::{self, Aligned, Blocks, Seen, Source, Version};
 use crate::disk::{Disk, DiskFile};
-use crate::layout::to_usize;
+use crate::layout::{PAGE, SECTOR, to_usize};
 
 /// A folder of the operating system as a [`Disk`].
 #[derive(Debug)]
 pub struct OsDisk {
     path: PathBuf,
     folder: File,
+    shared: Arc<Shared>,
+}
+
+/// What the files of a disk have in common.
+#[derive(Debug, Default)]
+struct Shared {
+    files: AtomicU64,
+    blocks: Blocks,
+    /// Where batches are put together on their way past the cache.
+    stage: Mutex<Option<Aligned>>,
 }
 
 impl OsDisk {
@@ -42,7 +55,23 @@ impl OsDisk {
             }
         }
         let folder = File::open(&path)?;
-        Ok(Self { path, folder })
+        Ok(Self {
+            path,
+            folder,
+            shared: Arc::default(),
+        })
+    }
+
+    fn file(&self, file: File) -> OsFile {
+        OsFile {
+            file,
+            number: self.shared.files.fetch_add(1, Ordering::Relaxed),
+            changes: AtomicU64::new(0),
+            end: AtomicU64::new(u64::MAX),
+            direct: OnceLock::new(),
+            seen: Seen::default(),
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Where the folder is.
@@ -60,7 +89,7 @@ impl Disk for OsDisk {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(true);
         options.mode(OWNER_FILE);
-        options.open(path).map(|file| OsFile { file })
+        options.open(path).map(|file| self.file(file))
     }
 
     fn open(&self, name: &str) -> io::Result<OsFile> {
@@ -69,7 +98,7 @@ impl Disk for OsDisk {
             .read(true)
             .write(true)
             .open(path)
-            .map(|file| OsFile { file })
+            .map(|file| self.file(file))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -116,10 +145,104 @@ impl Disk for OsDisk {
 #[derive(Debug)]
 pub struct OsFile {
     file: File,
+    /// No other file of the disk had it.
+    number: u64,
+    /// Counted before each write and after it, but for those behind all others.
+    changes: AtomicU64,
+    /// Where the next of those begins.
+    end: AtomicU64,
+    /// The handle that goes past the cache, once it was asked for.
+    direct: OnceLock<Option<File>>,
+    seen: Seen,
+    shared: Arc<Shared>,
 }
 
-impl DiskFile for OsFile {
-    fn write_vectored_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+impl OsFile {
+    fn direct(&self) -> Option<&File> {
+        let direct = self.direct.get_or_init(|| direct::reopen(&self.file));
+        direct.as_ref()
+    }
+
+    /// What a read that begins now may keep of what it finds, where the file can be read past
+    /// the cache.
+    fn source(&self) -> Option<Source<'_>> {
+        let direct = self.direct.get()?.as_ref()?;
+        let changes = self.changes.load(Ordering::SeqCst);
+        Some(Source {
+            direct,
+            version: Version {
+                file: self.number,
+                changes,
+            },
+            stable: self.end.load(Ordering::SeqCst),
+            seen: &self.seen,
+        })
+    }
+
+    fn changing<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        let done = write();
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        done
+    }
+
+    /// As [`changing`](Self::changing), of what a log grows by.
+    fn growing(
+        &self,
+        offset: u64,
+        length: u64,
+        write: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        if offset < self.end.load(Ordering::SeqCst) {
+            // Before what was read: so is the first, which says where the log is.
+            self.changing(|| {
+                self.end.store(offset, Ordering::SeqCst);
+                write()
+            })?;
+        } else {
+            write()?;
+        }
+        self.end.store(offset + length, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Puts the slices together where they can be written from.
+    fn write_staged(
+        &self,
+        direct: &File,
+        slices: &[IoSlice<'_>],
+        mut offset: u64,
+    ) -> io::Result<()> {
+        let mut stage = self
+            .shared
+            .stage
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let stage = stage.get_or_insert_with(|| Aligned::new(STAGE_BYTES));
+        let mut filled = 0;
+        for slice in slices {
+            let mut rest: &[u8] = slice;
+            while !rest.is_empty() {
+                let free = stage.bytes_mut().get_mut(filled..).unwrap_or_default();
+                let count = free.len().min(rest.len());
+                let (taken, after) = rest.split_at(count);
+                free.get_mut(..count)
+                    .unwrap_or_default()
+                    .copy_from_slice(taken);
+                rest = after;
+                filled += count;
+                if filled == STAGE_BYTES {
+                    direct.write_all_at(stage.bytes(), offset)?;
+                    offset += filled as u64;
+                    filled = 0;
+                }
+            }
+        }
+        let rest = stage.bytes().get(..filled).unwrap_or_default();
+        direct.write_all_at(rest, offset)
+    }
+
+    fn write_cached(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
         let mut offset = offset;
         let mut slices: Vec<&[u8]> = slices.iter().map(|slice| &**slice).collect();
         let mut rest = slices.as_mut_slice();
@@ -151,13 +274,56 @@ impl DiskFile for OsFile {
             }
         }
     }
+}
+
+impl DiskFile for OsFile {
+    fn write_vectored_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.changing(|| self.write_cached(slices, offset))
+    }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        self.changing(|| self.file.write_all_at(bytes, offset))
+    }
+
+    fn write_sectors_at(&self, slices: &[IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let length: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
+        let are_sectors = (offset | length).is_multiple_of(SECTOR);
+        self.growing(offset, length, || match self.direct() {
+            Some(direct) if are_sectors => match self.write_staged(direct, slices, offset) {
+                // Refused, so nothing was written: this file takes it only through the cache.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    self.write_cached(slices, offset)
+                }
+                done => done,
+            },
+            _ => self.write_cached(slices, offset),
+        })
+    }
+
+    fn padding(&self) -> u64 {
+        if self.direct().is_some() {
+            SECTOR
+        } else {
+            PAGE
+        }
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        // A short one is as well served by the cache, and a file that was never written to
+        // past it may be there as a whole.
+        if bytes.len() >= DIRECT_READ_BYTES
+            && let Some(source) = self.source()
+            && self.shared.blocks.read(source, bytes, offset)?
+        {
+            return Ok(());
+        }
         self.file.read_exact_at(bytes, offset)
+    }
+
+    fn read_ahead(&self, offset: u64) {
+        if let Some(source) = self.source() {
+            self.shared.blocks.read_ahead(source, offset);
+        }
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -174,20 +340,26 @@ impl DiskFile for OsFile {
     }
 
     fn zero_fill(&self, length: u64) -> io::Result<()> {
-        let zeros = vec![0; to_usize(length.min(ZEROS_BYTES))];
-        let mut offset = 0;
-        while offset < length {
-            let part = to_usize((length - offset).min(ZEROS_BYTES));
-            self.file
-                .write_all_at(zeros.get(..part).unwrap_or_default(), offset)?;
-            offset += part as u64;
-        }
-        Ok(())
+        let zeros = Aligned::new(to_usize(length.min(ZEROS_BYTES)));
+        let direct = self.direct().filter(|_| length.is_multiple_of(SECTOR));
+        let file = direct.unwrap_or(&self.file);
+        self.changing(|| {
+            let mut offset = 0;
+            while offset < length {
+                let part = to_usize((length - offset).min(ZEROS_BYTES));
+                file.write_all_at(zeros.bytes().get(..part).unwrap_or_default(), offset)?;
+                offset += part as u64;
+            }
+            Ok(())
+        })
     }
 }
 
 /// Linux refuses more slices in one call.
 const SLICES_MAX: usize = 1024;
 const ZEROS_BYTES: u64 = 1 << 20;
+const STAGE_BYTES: usize = 512 << 10;
+/// Shorter reads go through the system's cache.
+const DIRECT_READ_BYTES: usize = 8 << 10;
 const OWNER_FOLDER: u32 = 0o700;
 const OWNER_FILE: u32 = 0o600;

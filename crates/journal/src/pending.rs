@@ -27,8 +27,10 @@ pub(crate) struct Pending {
     recent: usize,
     /// What is needed no more, to be counted with the next commit.
     pub(crate) releases: Releases,
-    /// Whether somebody waits for a record of the backlog.
-    pub(crate) eager: bool,
+    /// Records of the backlog that somebody waits for.
+    pub(crate) awaited: u64,
+    /// Releases alone are reason enough for a commit.
+    pub(crate) pressed: bool,
     pub(crate) waiting: Waiting,
     pub(crate) closed: bool,
 }
@@ -41,8 +43,11 @@ pub(crate) enum Waiting {
     No,
     /// It waits for any record.
     Idle,
-    /// It knows of lazy records and waits for an eager one or their time.
-    Lazy,
+    /// It knows of lazy records and waits for an eager one, for so many bytes, or for their
+    /// time.
+    Lazy { bytes: u64 },
+    /// It knows of eager records and waits until there are so many, or for a short while.
+    Company { awaited: u64 },
 }
 
 #[derive(Debug)]
@@ -85,13 +90,18 @@ impl Pending {
         (position, bytes)
     }
 
+    /// Whether something is to be committed without delay.
+    pub(crate) fn is_eager(&self) -> bool {
+        self.awaited > 0 || self.pressed
+    }
+
     /// Whether the waiting writer must be woken for what was just appended.
-    pub(crate) fn wake(&mut self, eager: bool) -> bool {
-        self.eager |= eager;
+    pub(crate) fn wake(&mut self) -> bool {
         let wake = match self.waiting {
             Waiting::No => false,
             Waiting::Idle => true,
-            Waiting::Lazy => eager,
+            Waiting::Lazy { bytes } => self.is_eager() || self.backlog.bytes >= bytes,
+            Waiting::Company { awaited } => self.awaited >= awaited || self.pressed,
         };
         if wake {
             self.waiting = Waiting::No;
@@ -348,6 +358,29 @@ mod tests {
         let after = append(&mut pending, &marks, 1, b"after");
         assert_eq!(after.index, 2);
         assert_eq!(pending.backlog.find(after), Some(&b"after"[..]));
+    }
+
+    #[test]
+    fn the_writer_is_woken_only_for_what_it_waits_for() {
+        let (mut pending, marks) = (Pending::default(), AllMarks::default());
+        append(&mut pending, &marks, 1, b"settled");
+        assert!(!pending.wake(), "it does not wait");
+        pending.waiting = Waiting::Idle;
+        assert!(pending.wake());
+        let bytes = pending.backlog.bytes() + 1;
+        pending.waiting = Waiting::Lazy { bytes };
+        assert!(!pending.wake());
+        append(&mut pending, &marks, 1, b"settled");
+        assert!(pending.wake(), "so many bytes");
+        pending.waiting = Waiting::Lazy { bytes: 1 << 20 };
+        pending.awaited = 1;
+        assert!(pending.wake(), "somebody waits");
+        pending.waiting = Waiting::Company { awaited: 3 };
+        pending.awaited = 2;
+        assert!(!pending.wake());
+        pending.awaited = 3;
+        assert!(pending.wake());
+        assert_eq!(pending.waiting, Waiting::No);
     }
 
     #[test]

@@ -136,6 +136,29 @@ impl<D: Disk> Journal<D> {
         Ok(Space::Ample)
     }
 
+    /// How many segments the preparing thread has ready. The last of them is not made before
+    /// half of the active one is used: by then one that died may have come free, which needs no
+    /// zeros.
+    fn prepared_due(&self) -> usize {
+        let count = self.options.prepared_segments;
+        if self.room.active() > self.options.segment_bytes / 2 {
+            count.saturating_sub(1).max(1)
+        } else {
+            count
+        }
+    }
+
+    /// The active segment has so many bytes left, and had so many before.
+    pub(crate) fn has_left(&self, left: u64, before: u64) {
+        self.room.set_active(left);
+        let half = self.options.segment_bytes / 2;
+        if left <= half && half < before {
+            // Under the lock, or a thread that is about to wait would miss it.
+            drop(locked(&self.preparer.state));
+            self.preparer.wake.notify_one();
+        }
+    }
+
     /// Gives the space of a file that waits to be used again back to the disk.
     fn drop_spare(&self) -> bool {
         let Some(id) = locked(&self.preparer.state).spares.pop() else {
@@ -331,12 +354,13 @@ impl<D: Disk> Journal<D> {
     /// What the preparing thread does until it is told to stop or the journal fails.
     pub(crate) fn prepare_until_stopped(&self) {
         loop {
-            let Ok(space) = self.prepare() else { return };
+            let Ok(space) = self.prepare_up_to(self.prepared_due()) else {
+                return;
+            };
             let state = locked(&self.preparer.state);
-            let count = self.options.prepared_segments;
             let idle = |state: &mut State<D::File>| {
                 !state.stop
-                    && state.ready.len() >= count
+                    && state.ready.len() >= self.prepared_due()
                     && state.sealed.is_empty()
                     && !state.reserve_due
             };

@@ -72,6 +72,15 @@ impl<D: Disk> Journal<D> {
         }
     }
 
+    /// Who has just read that record is going to read on: what follows is made ready, on the
+    /// calling thread.
+    pub fn read_ahead(&self, shard: ShardId, index: u64) {
+        let place = reading(&self.directory).find(Position { shard, index });
+        if let Some(place) = place {
+            place.segment.file.read_ahead(place.stretch.end);
+        }
+    }
+
     /// Records that are on disk, with their headers.
     pub(crate) fn read_records(&self, shard: ShardId, indexes: &[u64]) -> Vec<Read> {
         let mut read: Vec<Read> = gone(shard, indexes).collect();

@@ -51,6 +51,11 @@ impl Room {
         self.active.store(bytes, Ordering::Release);
     }
 
+    /// Bytes left in the active segment.
+    pub(crate) fn active(&self) -> u64 {
+        self.active.load(Ordering::Acquire)
+    }
+
     /// The lengths of the prepared segments in their order.
     pub(crate) fn set_prepared(&self, lengths: impl Iterator<Item = u64>) {
         let (mut sum, mut last) = (0, 0);

@@ -32,6 +32,8 @@ pub struct Commit {
     pub shards: BTreeMap<ShardId, u64>,
     /// How many records.
     pub records: u64,
+    /// How many of them somebody waits for.
+    pub awaited: u64,
     /// Bytes written, headers and padding included.
     pub bytes: u64,
 }
@@ -67,6 +69,16 @@ impl<F> Active<F> {
     pub(crate) fn left(&self) -> u64 {
         self.segment.length.saturating_sub(self.offset)
     }
+}
+
+/// What was pending.
+struct Taken {
+    /// There are records, which are in flight now.
+    records: bool,
+    /// How many of them somebody waits for.
+    awaited: u64,
+    /// What was released with them.
+    releases: Vec<Release>,
 }
 
 impl<D: Disk> Journal<D> {
@@ -110,12 +122,19 @@ impl<D: Disk> Journal<D> {
     }
 
     fn commit(&self, writer: &mut Writer<D::File>) -> Result<Option<Commit>, StorageError> {
-        let (is_some, releases) = self.take_pending()?;
-        if !is_some {
+        let Taken {
+            records,
+            awaited,
+            releases,
+        } = self.take_pending()?;
+        if !records {
             self.count_releases(&releases);
             return Ok(None);
         }
-        let mut commit = Commit::default();
+        let mut commit = Commit {
+            awaited,
+            ..Commit::default()
+        };
         let mut cursor = Cursor::default();
         loop {
             let target = match &writer.active {
@@ -150,20 +169,23 @@ impl<D: Disk> Journal<D> {
         }
     }
 
-    /// Moves the backlog into flight; whether there was one, and what was released with it.
-    fn take_pending(&self) -> Result<(bool, Vec<Release>), StorageError> {
+    /// Moves the backlog into flight.
+    fn take_pending(&self) -> Result<Taken, StorageError> {
         let mut flight = writing(&self.flight);
         let mut pending = locked(&self.pending);
         if pending.backlog.is_broken() {
             return Err(StorageError::Encoder);
         }
-        let releases = pending.releases.take();
-        pending.eager = false;
-        if pending.backlog.is_empty() {
-            return Ok((false, releases));
+        pending.pressed = false;
+        let taken = Taken {
+            records: !pending.backlog.is_empty(),
+            awaited: std::mem::take(&mut pending.awaited),
+            releases: pending.releases.take(),
+        };
+        if taken.records {
+            std::mem::swap(&mut pending.backlog, &mut *flight);
         }
-        std::mem::swap(&mut pending.backlog, &mut *flight);
-        Ok((true, releases))
+        Ok(taken)
     }
 
     fn write_batch(
@@ -187,9 +209,9 @@ impl<D: Disk> Journal<D> {
         } = active.segment;
         let header = cut.header(target, *number, *previous).encode();
         let flight = reading(&self.flight);
-        let slices = cut.io_slices(&header, &flight, target.offset);
+        let slices = cut.io_slices(&header, &flight, target.offset, file.padding());
         let start = Instant::now();
-        file.write_vectored_at(&slices, target.offset)
+        file.write_sectors_at(&slices, target.offset)
             .map_err(|error| StorageError::Write {
                 segment,
                 offset: target.offset,
@@ -202,6 +224,7 @@ impl<D: Disk> Journal<D> {
             error: Arc::new(error),
         };
         file.sync_data().map_err(error)?;
+        let before = active.left();
         active.offset += sectors(cut.length);
         writing(&self.directory).commit(
             &active.segment,
@@ -212,7 +235,7 @@ impl<D: Disk> Journal<D> {
         );
         *number += 1;
         *previous = segment;
-        self.room.set_active(active.left());
+        self.has_left(active.left(), before);
         self.counts
             .batch(u64::from(cut.records), sectors(cut.length), start.elapsed());
         Ok(())

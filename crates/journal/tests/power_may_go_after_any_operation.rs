@@ -102,11 +102,21 @@ fn check(disk: &MemoryDisk, came: &Came, what: &str) {
 
 #[test]
 fn every_operation_may_be_the_last() {
+    end_after_each_operation(|_| ());
+}
+
+#[test]
+fn every_operation_may_be_the_last_where_batches_end_with_a_sector() {
+    end_after_each_operation(MemoryDisk::pad_to_sectors);
+}
+
+fn end_after_each_operation(set_up: impl Fn(&MemoryDisk)) {
     let mut operations = 0;
     loop {
         let mut done = false;
         for kind in 0..6 {
             let disk = MemoryDisk::new(operations);
+            set_up(&disk);
             disk.power_off_after(operations);
             let came = live(&disk);
             done = came.done;

@@ -142,6 +142,48 @@ fn a_lazy_record_alone_is_committed_by_and_by_and_an_eager_one_wakes_the_writer(
 }
 
 #[test]
+fn lazy_records_gather_until_somebody_waits_there_are_many_or_the_journal_is_closed() {
+    let folder = folder();
+    let options = Options {
+        lazy_delay: Duration::from_hours(1),
+        lazy_bytes_max: 16 << 10,
+        ..options()
+    };
+    let disk = OsDisk::new(folder.path()).unwrap();
+    let journal = Journal::open(disk, options, &mut Kept::default()).unwrap();
+    let lazy = |length: usize| {
+        let encode = |bytes: &mut Vec<u8>| bytes.resize(bytes.len() + length, 1);
+        journal
+            .append_lazy(ShardId(1), Class::Message, encode)
+            .index
+    };
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| journal.run(|_| ()));
+        let before = journal.counters().batches;
+        for _ in 0..9 {
+            lazy(100);
+            thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(journal.committed(ShardId(1)), 0);
+        journal.append(ShardId(2), Class::Message, 0, |bytes| bytes.push(1));
+        eventually("what somebody waits for", || {
+            journal.committed(ShardId(2)) == 1
+        });
+        assert_eq!(journal.committed(ShardId(1)), 9);
+        assert_eq!(journal.counters().batches, before + 1);
+        let mut last = 0;
+        for _ in 0..20 {
+            last = lazy(1000);
+        }
+        eventually("many bytes", || journal.committed(ShardId(1)) >= last - 4);
+        let last = lazy(100);
+        journal.close();
+        writer.join().unwrap().unwrap();
+        assert_eq!(journal.committed(ShardId(1)), last);
+    });
+}
+
+#[test]
 fn a_second_journal_on_a_folder_is_refused_and_checkpoints_recycle_real_files() {
     let folder = folder();
     let journal = Journal::open(

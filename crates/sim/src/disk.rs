@@ -82,6 +82,10 @@ impl DiskFile for SimFile {
         self.file.write_vectored_at(slices, offset)
     }
 
+    fn padding(&self) -> u64 {
+        self.file.padding()
+    }
+
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_at(bytes, offset)
     }

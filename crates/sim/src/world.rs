@@ -96,11 +96,15 @@ impl World {
         let clients = (0..scenario.clients)
             .map(|number| client(number, &mut prng))
             .collect();
+        let disk = MemoryDisk::new(prng.next());
+        if settings.seed.is_multiple_of(2) {
+            disk.pad_to_sectors();
+        }
         Self {
             settings: settings.clone(),
             oracle: Oracle::new(),
             trace: Trace::new(settings.trace_lines),
-            disk: MemoryDisk::new(prng.next()),
+            disk,
             node: None,
             links: BTreeMap::new(),
             clients,

@@ -46,7 +46,7 @@ fn a_recycled_segment_that_is_needed_is_caught() {
 
 #[test]
 fn a_cold_file_that_is_not_synced_is_caught() {
-    is_caught(Sabotage::ColdUnsynced, 14, 600, "cannot be read");
+    is_caught(Sabotage::ColdUnsynced, 17, 500, "cannot be read");
 }
 
 #[test]

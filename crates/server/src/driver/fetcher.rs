@@ -83,6 +83,7 @@ pub(crate) fn fetch_loop(node: &Node) {
         };
         let spare = std::mem::take(&mut fetch.spare);
         let (messages, unread) = read(node, &fetch, spare);
+        let last = fetch.wanted.last().map(|wanted| wanted.origin.index);
         let queue = fetch.queue;
         let fetched = Command::Fetched { queue, messages };
         let mut batch = shard.batch(node);
@@ -95,6 +96,10 @@ pub(crate) fn fetch_loop(node: &Node) {
             report(shard, &unread);
         }
         node.flush(&mut touched);
+        // Only now: nobody waits for this.
+        if let Some(last) = last {
+            node.journal.read_ahead(fetch.shard, last);
+        }
     }
 }
 
