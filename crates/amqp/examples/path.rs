@@ -1,9 +1,9 @@
 //! What a message costs between two sockets, alone in memory: parse, decide, encode. Count the
 //! instructions with `valgrind --tool=callgrind`, or take the time:
-//! `cargo run --release -p menzil-amqp --example path [case] [messages] [body bytes]`
+//! `cargo run --release -p menzil-amqp --example path [case] [messages] [body bytes] [queues]`
 //! where the case is `transient`, `manual` (acknowledged one by one), `behind` (the same with a
-//! backlog of some thousand), `confirm`, `fanout` or `drain` (persistent, all queued before the
-//! consumer comes; what is told is the drain alone).
+//! backlog of some thousand), `confirm`, `spread` (`confirm` over many queues in turn), `fanout`
+//! or `drain` (persistent, all queued before the consumer comes; what is told is the drain alone).
 
 #![expect(
     clippy::disallowed_methods,
@@ -38,13 +38,20 @@ fn main() -> std::io::Result<()> {
     let mut numbers = words.filter_map(|word| word.parse().ok());
     let count: usize = numbers.next().unwrap_or(1_000_000);
     let body_bytes: usize = numbers.next().unwrap_or(100);
-    let queues = if case == "fanout" { 10 } else { 1 };
-    let consumers = if case == "confirm" { 0 } else { queues };
+    let queues = match case.as_str() {
+        "fanout" => 10,
+        "spread" => numbers.next().unwrap_or(100),
+        _ => 1,
+    };
+    let consumers = if is_stored(&case) { 0 } else { queues };
     let mut broker = Broker::new(1 + consumers);
     broker.set_up(&case, queues);
-    let one = publish(&case, body_bytes);
-    let batch = one.repeat((READ_BYTES / one.len()).clamp(1, count));
-    let in_batch = batch.len() / one.len();
+    let round: Vec<Vec<u8>> = (0..if case == "spread" { queues } else { 1 })
+        .map(|queue| publish(&case, queue, body_bytes))
+        .collect();
+    let in_batch = (READ_BYTES / round.first().map_or(1, Vec::len)).clamp(1, count);
+    let mut next = round.iter().cycle();
+    let mut batch = Vec::new();
     let behind = match case.as_str() {
         "manual" => 0,
         "behind" => BACKLOG,
@@ -53,6 +60,12 @@ fn main() -> std::io::Result<()> {
     let mut start = Instant::now();
     let (mut done, mut acked) = (0, 0);
     while done < count {
+        if batch.is_empty() || round.len() > 1 {
+            batch.clear();
+            next.by_ref()
+                .take(in_batch)
+                .for_each(|one| batch.extend(one));
+        }
         broker.receive(0, &batch);
         done += in_batch;
         broker.acknowledge(&mut acked, done.saturating_sub(behind));
@@ -210,6 +223,14 @@ impl Sink for Executor<'_> {
             .publish_in_place(0, channel, publish, self.log, &mut self.outlet);
     }
 
+    fn has_foresight(&self) -> bool {
+        self.shard.has_foresight()
+    }
+
+    fn foresee(&mut self, keys: &[(&[u8], &[u8])]) {
+        self.shard.foresee(keys);
+    }
+
     fn acknowledge(&mut self, channel: ChannelKey, delivery_tags: &[DeliveryTag]) {
         let (log, outlet) = (&mut *self.log, &mut self.outlet);
         self.shard
@@ -346,7 +367,7 @@ impl Broker {
         }
         let mut bytes = Vec::new();
         declare(queues, &mut bytes);
-        if case == "confirm" {
+        if is_stored(case) {
             let select = ConfirmSelect { nowait: false };
             method(&mut bytes, 1, Method::ConfirmSelect(select));
         }
@@ -450,17 +471,23 @@ fn consume(queue: &[u8], no_ack: bool, bytes: &mut Vec<u8>) {
     method(bytes, 1, Method::BasicConsume(consume));
 }
 
-fn publish(case: &str, body_bytes: usize) -> Vec<u8> {
+/// Persistent messages that stay in their queues.
+fn is_stored(case: &str) -> bool {
+    matches!(case, "confirm" | "spread")
+}
+
+fn publish(case: &str, queue: usize, body_bytes: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
+    let routing_key = format!("queue-{queue}");
     let publish = BasicPublish {
         ticket: 0,
         exchange: if case == "fanout" { b"fan" } else { b"" },
-        routing_key: b"queue-0",
+        routing_key: routing_key.as_bytes(),
         mandatory: false,
         immediate: false,
     };
     method(&mut bytes, 1, Method::BasicPublish(publish));
-    let mode = if matches!(case, "confirm" | "drain") {
+    let mode = if is_stored(case) || case == "drain" {
         2
     } else {
         1

@@ -29,6 +29,15 @@ pub trait Sink {
             self.action(Action::Command(Command::Request { channel, request }));
         }
     }
+
+    /// Whether [`Sink::foresee`] is of use now.
+    fn has_foresight(&self) -> bool {
+        false
+    }
+
+    /// Exchange and routing key of publishes that lie in the input behind the one that is there
+    /// now. Nothing hangs on it: it is for getting ready.
+    fn foresee(&mut self, _keys: &[(&[u8], &[u8])]) {}
 }
 
 impl Sink for Vec<Action> {

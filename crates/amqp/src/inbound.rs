@@ -51,6 +51,8 @@ pub struct Inbound {
     channels: ByChannel<Slot>,
     /// Bytes of all messages under assembly.
     assembling: u64,
+    /// Publishes until it is time to look ahead again.
+    foreseen: usize,
     now_ms: u64,
     last_heard_ms: u64,
     is_held: bool,
@@ -107,6 +109,7 @@ impl Inbound {
             vhost: Name::empty(),
             channels: ByChannel::default(),
             assembling: 0,
+            foreseen: 0,
             now_ms,
             last_heard_ms: now_ms,
             is_held: false,

@@ -3,9 +3,9 @@
 
 mod peer;
 
-use menzil_amqp::SessionConfig;
 use menzil_amqp::methods::*;
-use menzil_core::{Command, Publish, Request};
+use menzil_amqp::{Action, SessionConfig, Sink};
+use menzil_core::{ChannelKey, Command, Publish, PublishRef, Request};
 use menzil_model::{TableBuilder, Value};
 use peer::*;
 
@@ -300,5 +300,72 @@ fn a_publisher_that_varies_is_told_apart() {
         assert_eq!(publish.routing_key.as_bytes(), key);
         assert_eq!(publish.properties, properties);
         assert_eq!(publish.mandatory, key.is_empty());
+    }
+}
+
+/// Notes where publishes go, and where it was told that some will.
+#[derive(Default)]
+struct Seer {
+    sees: bool,
+    published: Vec<Vec<u8>>,
+    foreseen: Vec<Vec<u8>>,
+}
+
+impl Sink for Seer {
+    fn action(&mut self, action: Action) {
+        panic!("no more than publishes was sent: {action:?}");
+    }
+
+    fn publish(&mut self, _channel: ChannelKey, publish: &PublishRef<'_>) {
+        self.published
+            .push([publish.exchange, b"/", publish.routing_key].concat());
+    }
+
+    fn has_foresight(&self) -> bool {
+        self.sees
+    }
+
+    fn foresee(&mut self, keys: &[(&[u8], &[u8])]) {
+        self.foreseen.resize(self.published.len(), Vec::new());
+        let keys = keys
+            .iter()
+            .map(|(exchange, key)| [exchange, &b"/"[..], key].concat());
+        self.foreseen.extend(keys);
+    }
+}
+
+#[test]
+fn the_sink_is_told_of_publishes_that_lie_ahead() {
+    let mut input = Vec::new();
+    for number in 0..100 {
+        let routing_key = format!("key {number}");
+        let publish = BasicPublish {
+            ticket: 0,
+            exchange: if number % 3 == 0 { b"x" } else { b"" },
+            routing_key: routing_key.as_bytes(),
+            mandatory: false,
+            immediate: false,
+        };
+        input.extend(method(1, &Method::BasicPublish(publish)));
+        let content = vec![7; number % 4];
+        input.extend(header(1, content.len() as u64));
+        if !content.is_empty() {
+            input.extend(body(1, &content));
+        }
+    }
+    for sees in [false, true] {
+        let mut broker = Broker::open();
+        let mut seer = Seer {
+            sees,
+            ..Seer::default()
+        };
+        let inbound = &mut broker.session.inbound;
+        inbound.receive(0, &input, &mut || 0, &mut seer);
+        assert_eq!(seer.published.len(), 100);
+        let told = seer.foreseen.iter().filter(|key| !key.is_empty()).count();
+        assert_eq!(told > 60, sees, "{told}");
+        for (foreseen, published) in seer.foreseen.iter().zip(&seer.published) {
+            assert!(foreseen.is_empty() || foreseen == published);
+        }
     }
 }

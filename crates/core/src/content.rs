@@ -54,14 +54,11 @@ impl ContentMemory {
         self.bytes > self.bytes_max
     }
 
-    /// Bytes of the messages behind the head that a queue may hold.
+    /// Bytes of the messages behind the head that a queue may hold: none where nobody consumes,
+    /// or many queues that only wait would have the memory that those in use have need of.
+    #[inline]
     pub(crate) fn reach(&self, has_consumers: bool) -> u64 {
-        let half = self.bytes_max / 2;
-        if has_consumers {
-            half
-        } else {
-            half.min(IDLE_REACH_BYTES)
-        }
+        if has_consumers { self.bytes_max / 2 } else { 0 }
     }
 
     /// Bytes that a queue may ask to have read at once.
@@ -136,10 +133,6 @@ impl ContentMemory {
         assert_eq!(self.bytes, bytes, "content bytes are off");
     }
 }
-
-/// What a queue that nobody consumes from holds in memory: its next consumer has something to
-/// begin with.
-const IDLE_REACH_BYTES: u64 = 256 << 10;
 
 const RUN_BYTES_MAX: u64 = 256 << 10;
 const RUN_BYTES_LEAST: u64 = 16 << 10;

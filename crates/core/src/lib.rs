@@ -26,6 +26,7 @@ mod spare;
 pub mod testing;
 mod topology;
 mod turn;
+mod ways;
 
 pub use command::{
     Body, ChannelKey, Command, Consume, ExchangeBind, ExchangeDeclare, Publish, PublishRef,

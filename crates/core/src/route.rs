@@ -7,14 +7,15 @@ use menzil_model::QueueId;
 
 use crate::command::PublishRef;
 use crate::slots::Place;
+use crate::ways::Way;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Route {
-    /// exchange ++ routing key ++ properties
+    /// properties ++ exchange ++ routing key
     envelope: Vec<u8>,
+    properties_bytes: usize,
     exchange_bytes: usize,
-    routing_key_bytes: usize,
     generation: u64,
     /// Stands for the envelope; no two have the same.
     pub(crate) number: u64,
@@ -32,37 +33,71 @@ pub(crate) struct Route {
     pub(crate) is_unlimited: bool,
     /// A queue will write it to the journal.
     pub(crate) is_durable: bool,
+    /// The message, or a queue, says how long it lives.
+    pub(crate) has_ttl: bool,
+    /// Without headers, so that exchange and routing key alone say where it goes.
+    pub(crate) is_plain: bool,
 }
 
 impl Route {
     /// Whether it is the way of that publish.
     #[inline]
     pub(crate) fn is_for(&self, generation: u64, publish: &PublishRef<'_>) -> bool {
-        let (exchange, rest) = self.split(self.exchange_bytes);
-        let key_end = self.routing_key_bytes.min(rest.len());
-        let (routing_key, properties) = rest.split_at(key_end);
+        let (properties, exchange, routing_key) = self.parts();
         self.generation == generation
             && routing_key == publish.routing_key
             && properties == publish.properties
             && exchange == publish.exchange
     }
 
-    fn split(&self, at: usize) -> (&[u8], &[u8]) {
-        self.envelope.split_at(at.min(self.envelope.len()))
+    /// Properties, exchange, routing key.
+    #[inline]
+    fn parts(&self) -> (&[u8], &[u8], &[u8]) {
+        let properties_end = self.properties_bytes.min(self.envelope.len());
+        let (properties, rest) = self.envelope.split_at(properties_end);
+        let (exchange, routing_key) = rest.split_at(self.exchange_bytes.min(rest.len()));
+        (properties, exchange, routing_key)
     }
 
-    /// Starts anew for another publish, with the memory it has.
-    pub(crate) fn restart(&mut self, number: u64, generation: u64, publish: &PublishRef<'_>) {
+    /// Starts anew for another publish of the same user, with the memory it has. True where what
+    /// its properties ask for is known from the last one.
+    #[inline]
+    pub(crate) fn restart(
+        &mut self,
+        number: u64,
+        generation: u64,
+        publish: &PublishRef<'_>,
+    ) -> bool {
+        let is_first = self.number == 0;
         self.number = number;
-        self.envelope.clear();
-        for part in [publish.exchange, publish.routing_key, publish.properties] {
-            self.envelope.extend_from_slice(part);
-        }
-        self.exchange_bytes = publish.exchange.len();
-        self.routing_key_bytes = publish.routing_key.len();
         self.generation = generation;
         self.queues.clear();
         self.places.clear();
+        let (properties, exchange, _) = self.parts();
+        let same_properties = !is_first && properties == publish.properties;
+        if same_properties && exchange == publish.exchange {
+            let prefix = self.properties_bytes + self.exchange_bytes;
+            self.envelope.truncate(prefix);
+        } else {
+            self.envelope.clear();
+            self.envelope.extend_from_slice(publish.properties);
+            self.envelope.extend_from_slice(publish.exchange);
+            self.properties_bytes = publish.properties.len();
+            self.exchange_bytes = publish.exchange.len();
+        }
+        self.envelope.extend_from_slice(publish.routing_key);
+        same_properties
+    }
+
+    /// Takes a way that was kept.
+    #[inline]
+    pub(crate) fn take(&mut self, way: Way) {
+        self.queues.push(way.queue);
+        self.places.push(way.place);
+        self.atomic = way.atomic;
+        self.is_unlimited = way.is_unlimited;
+        self.is_durable = self.persistent && way.is_durable;
+        self.has_ttl = self.ttl.is_some() || way.has_ttl;
     }
 
     /// False where it is not worth its memory until the next publish.

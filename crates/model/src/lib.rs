@@ -21,7 +21,10 @@ pub use table::{Table, TableBuilder, TableError, Value};
 
 /// Hash map with a fixed seed, for state that must be deterministic. Keys that a client
 /// chooses come through a login first, so flooding one bucket gains nobody anything.
-pub type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
+pub type Map<K, V> = std::collections::HashMap<K, V, FixedHasher>;
 
 /// Hash set with a fixed seed; see [`Map`].
-pub type Set<K> = std::collections::HashSet<K, foldhash::fast::FixedState>;
+pub type Set<K> = std::collections::HashSet<K, FixedHasher>;
+
+/// Makes the hashers of [`Map`] and [`Set`].
+pub type FixedHasher = foldhash::fast::FixedState;

@@ -172,6 +172,16 @@ impl Sink for Executor<'_> {
             batch.park(link);
         }
     }
+
+    fn has_foresight(&self) -> bool {
+        self.batch.as_ref().is_some_and(Batch::has_foresight)
+    }
+
+    fn foresee(&mut self, keys: &[(&[u8], &[u8])]) {
+        if let Some(batch) = &self.batch {
+            batch.foresee(keys);
+        }
+    }
 }
 
 fn is_get(command: &Command) -> bool {

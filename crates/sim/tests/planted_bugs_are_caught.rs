@@ -36,7 +36,7 @@ fn a_settle_written_before_its_publish_is_caught() {
 
 #[test]
 fn a_checkpoint_of_what_is_not_committed_is_caught() {
-    is_caught(Sabotage::CheckpointUncommitted, 61, 400, "cannot be read");
+    is_caught(Sabotage::CheckpointUncommitted, 71, 400, "cannot be read");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_fan_out_in_two_records_is_caught() {
 
 #[test]
 fn a_requeue_to_the_end_is_caught() {
-    is_caught(Sabotage::RequeueAtEnd, 1, 800, "overtook");
+    is_caught(Sabotage::RequeueAtEnd, 8, 800, "overtook");
 }
 
 #[test]
@@ -111,5 +111,5 @@ fn a_failed_sync_that_is_ignored_is_caught() {
 
 #[test]
 fn a_full_disk_that_is_ignored_is_caught() {
-    is_caught(Sabotage::RoomIgnored, 153, 1000, "full disk");
+    is_caught(Sabotage::RoomIgnored, 141, 1000, "full disk");
 }

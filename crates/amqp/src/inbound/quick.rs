@@ -71,6 +71,7 @@ impl Inbound {
         };
         let key = self.key(channel);
         out.publish(key, &publish(body));
+        self.look_ahead(reader, out);
         let length = input.len() - reader.rest().len();
         if body.is_empty() {
             return Some(length);
@@ -86,6 +87,16 @@ impl Inbound {
             rest = behind;
         }
         Some(used)
+    }
+
+    /// Tells the sink where the next publishes go, now and then, if it wants to know: what it
+    /// needs for them comes from memory all at once, and not for one after the other.
+    #[inline]
+    fn look_ahead(&mut self, reader: Reader<'_>, out: &mut dyn Sink) {
+        match self.foreseen.checked_sub(1) {
+            Some(left) => self.foreseen = left,
+            None => self.foreseen = foresee(reader, self.frame_bytes_max, out),
+        }
     }
 
     /// Acknowledgements of one delivery each on one channel, as many as follow each other.
@@ -113,6 +124,41 @@ impl Inbound {
         out.acknowledge(self.key(channel), tags);
         Some(count * ACK_FRAME_BYTES)
     }
+}
+
+/// Tells the sink of the publishes that begin there. Answers with how many more are to go by
+/// before the next look.
+fn foresee(mut reader: Reader<'_>, bytes_max: u32, out: &mut dyn Sink) -> usize {
+    if !out.has_foresight() {
+        return FORESEEN_MAX;
+    }
+    let mut keys = [(&[][..], &[][..]); FORESEEN_MAX];
+    let mut count = 0;
+    for place in &mut keys {
+        let Some(key) = key_of_publish(&mut reader, bytes_max) else {
+            break;
+        };
+        *place = key;
+        count += 1;
+    }
+    out.foresee(keys.get(..count).unwrap_or_default());
+    count
+}
+
+/// Exchange and routing key of a publish whose frames lie whole in the input.
+#[inline]
+fn key_of_publish<'a>(reader: &mut Reader<'a>, bytes_max: u32) -> Option<(&'a [u8], &'a [u8])> {
+    let (_, method) = frame(reader, METHOD, bytes_max)?;
+    let [0, 60, 0, 40, ..] = *method else {
+        return None;
+    };
+    let (exchange, routing_key, _) = publish_fields(method)?;
+    let (_, header) = frame(reader, HEADER, bytes_max)?;
+    let (body_bytes, _) = content_header(header)?;
+    if body_bytes > 0 {
+        frame(reader, BODY, bytes_max)?;
+    }
+    Some((exchange, routing_key))
 }
 
 /// The delivery tag, if the frame is an acknowledgement of one delivery that begins so.
@@ -159,6 +205,9 @@ fn content_header(header: &[u8]) -> Option<(u64, &[u8])> {
     Some((fields.u64().ok()?, fields.rest()))
 }
 
+/// Publishes that are looked at ahead: enough for their memory to come at once, and few enough
+/// for it to be at hand still when they come.
+const FORESEEN_MAX: usize = 16;
 const METHOD_ID_BYTES: usize = 4;
 const TICKET_BYTES: usize = 2;
 const METHOD_START_BYTES: usize = FRAME_HEADER_BYTES + METHOD_ID_BYTES;

@@ -6,9 +6,12 @@
 //! ```
 //!
 //! Entries keep their sequence for ever, so one that comes back stands where it stood. Head
-//! and tail are plain lists of at most a page, almost always; the pages between are not looked
-//! into until they become the head. Invariants: an entry is in exactly one place; all of the
-//! head is before all pages, and these before the tail; the head is empty only if these are.
+//! and tail are of at most a page, almost always; the pages between are not looked into until
+//! they become the head. The head is a plain list. So is the tail, unless it only grows and all
+//! its messages are in the journal alone: then it is packed as it comes.
+//!
+//! Invariants: an entry is in exactly one place; all of the head is before all pages, and these
+//! before the tail; the head is empty only if these are; one form of the tail is empty.
 
 mod expiry;
 mod fetch;
@@ -19,7 +22,7 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use menzil_model::fact::{Packed, PackedSummary, Range, Ranges};
+use menzil_model::fact::{Packed, PackedSummary, Packing, Range, Ranges};
 use menzil_model::{Message, Sequence};
 
 use super::item::{Held, Item};
@@ -36,26 +39,32 @@ const PAGES_AHEAD: usize = 3;
 /// Room for entries that an empty head or tail may keep.
 const IDLE_CAPACITY: usize = 16;
 
-/// See the module.
+/// Room that an empty packed tail may keep.
+const IDLE_TAIL_BYTES: usize = 64;
+
+/// See the module. What an entry that is only put in looks at comes first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Index {
+    ready_count: u64,
+    ready_bytes: u64,
+    /// Memory that messages take, wherever their entries are, that can be read again.
+    content_bytes: u64,
     page_entries: usize,
     /// The journal has the entries of its stored messages.
     durable: bool,
-    shelf: Arc<Shelf>,
+    /// The other form of the tail.
+    packed_tail: Packing,
+    expiry: expiry::Bound,
     head: VecDeque<Held>,
     pages: VecDeque<Page>,
     tail: VecDeque<Held>,
     returned: BTreeMap<Sequence, Held>,
     unsettled: Unsettled,
-    ready_count: u64,
-    ready_bytes: u64,
-    /// Memory that messages take, wherever their entries are, that can be read again.
-    content_bytes: u64,
     /// Entries below may have been delivered before a crash.
     redelivered_below: u64,
-    expiry: expiry::Bound,
     fetching: fetch::Fetching,
+    shelf: Arc<Shelf>,
 }
 
 impl Index {
@@ -67,6 +76,7 @@ impl Index {
             head: VecDeque::new(),
             pages: VecDeque::new(),
             tail: VecDeque::new(),
+            packed_tail: Packing::default(),
             returned: BTreeMap::new(),
             unsettled: Unsettled::default(),
             ready_count: 0,
@@ -76,6 +86,18 @@ impl Index {
             expiry: expiry::Bound::default(),
             fetching: fetch::Fetching::default(),
         }
+    }
+
+    /// Whether the journal has the entries of its stored messages.
+    pub(crate) fn is_durable_queue(&self) -> bool {
+        self.durable
+    }
+
+    /// See [`super::Queue::touch`].
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        let last = self.packed_tail.last().map_or(0, |last| last.0);
+        self.ready_count ^ last
     }
 
     /// Entries that wait for a consumer.
@@ -111,7 +133,12 @@ impl Index {
         });
         let plain = self.head.len() + self.tail.len() + self.returned.len();
         let plain = plain as u64 + self.unsettled.len();
-        pages.sum::<u64>() + plain * PLAIN_PACKED_BYTES
+        let tail = if self.packed_tail.is_empty() {
+            0
+        } else {
+            self.packed_tail.bytes() + TAIL_OVERHEAD_BYTES
+        };
+        pages.sum::<u64>() + tail + plain * PLAIN_PACKED_BYTES
     }
 
     /// Puts an entry in its place, almost always the end. Its message stays in memory if it
@@ -169,21 +196,31 @@ impl Index {
     /// The last sequence of head, pages and tail.
     #[inline]
     fn last_in_order(&self) -> Option<Sequence> {
-        let last = self.tail.back().map(Held::sequence);
+        let last = (self.packed_tail.last()).or_else(|| self.tail.back().map(Held::sequence));
         last.or_else(|| self.pages.back().map(|page| page.last))
             .or_else(|| self.head.back().map(Held::sequence))
     }
 
     #[inline]
     fn push_back(&mut self, item: Item, content: Option<Arc<Message>>) {
-        let is_short = self.pages.is_empty() && self.tail.is_empty();
-        let list = if is_short && self.head.len() < self.page_entries {
-            &mut self.head
+        let is_packable = content.is_none() && item.is_stored();
+        if is_packable && !self.packed_tail.is_empty() {
+            self.packed_tail.add(&item.to_stored());
+            if self.packed_tail.len() >= self.page_entries {
+                self.seal_tail();
+            }
+            return;
+        }
+        let room = if is_packable { 1 } else { self.page_entries };
+        if self.pages.is_empty() && self.tail_len() == 0 && self.head.len() < room {
+            self.head.push_back(Held::new(item, content));
+        } else if is_packable && self.tail.is_empty() {
+            self.packed_tail.add(&item.to_stored());
         } else {
-            &mut self.tail
-        };
-        list.push_back(Held::new(item, content));
-        if self.tail.len() >= self.page_entries {
+            self.unpack_tail();
+            self.tail.push_back(Held::new(item, content));
+        }
+        if self.tail_len() >= self.page_entries {
             self.seal_tail();
         }
         if self.head.is_empty() {
@@ -191,10 +228,28 @@ impl Index {
         }
     }
 
+    fn tail_len(&self) -> usize {
+        self.packed_tail.len() + self.tail.len()
+    }
+
     #[cold]
     fn seal_tail(&mut self) {
+        if let Some(packed) = self.packed_tail.pack() {
+            let summary = packed.summary();
+            self.pages
+                .push_back(Page::packed(packed, summary, &self.shelf));
+            self.packed_tail.clear();
+        }
         let entries = std::mem::take(&mut self.tail);
         self.pages.extend(Page::seal(entries.into(), &self.shelf));
+    }
+
+    /// Makes the tail a plain list, for what cannot be done to a packed one.
+    fn unpack_tail(&mut self) {
+        let entries = self.packed_tail.entries();
+        let entries = entries.map(|entry| Held::new(Item::unpacked(entry, self.durable), None));
+        self.tail.extend(entries);
+        self.packed_tail.clear();
     }
 
     /// Transactions decide several entries before the first is put in, so that one may come
@@ -216,6 +271,7 @@ impl Index {
                 entries.insert(place, held);
             });
         } else {
+            self.unpack_tail();
             insert_sorted(&mut self.tail, held);
         }
     }
@@ -243,6 +299,8 @@ impl Index {
                 if let Some(later) = self.pages.get(PAGES_AHEAD) {
                     later.announce();
                 }
+            } else if !self.packed_tail.is_empty() {
+                self.open_tail();
             } else if self.tail.is_empty() {
                 break;
             } else {
@@ -257,6 +315,14 @@ impl Index {
         }
     }
 
+    /// Adds a packed tail to the head, behind which nothing else is.
+    fn open_tail(&mut self) {
+        let entries = self.packed_tail.entries();
+        let entries = entries.map(|entry| Held::new(Item::unpacked(entry, self.durable), None));
+        self.head.extend(entries);
+        self.packed_tail.clear();
+    }
+
     /// An empty queue keeps next to no memory. While entries are out others come and go, and
     /// need their lists again at once.
     fn give_room_back(&mut self) {
@@ -267,6 +333,9 @@ impl Index {
         }
         if self.pages.capacity() > 0 {
             self.pages = VecDeque::new();
+        }
+        if self.packed_tail.capacity() > IDLE_TAIL_BYTES {
+            self.packed_tail = Packing::default();
         }
         self.unsettled.give_room_back();
     }
@@ -291,6 +360,7 @@ impl Index {
         let pages = self.pages.iter();
         let mut front = (self.head.iter().map(|held| held.item))
             .chain(pages.flat_map(|page| page.items(self.durable)))
+            .chain(self.packed_tail_items())
             .chain(self.tail.iter().map(|held| held.item))
             .peekable();
         let mut returned = self.returned.values().map(|held| held.item).peekable();
@@ -299,6 +369,11 @@ impl Index {
             (Some(_), _) => front.next(),
             (None, _) => returned.next(),
         })
+    }
+
+    fn packed_tail_items(&self) -> impl Iterator<Item = Item> {
+        let entries = self.packed_tail.entries();
+        entries.map(|entry| Item::unpacked(entry, self.durable))
     }
 
     /// All entries, in no order.
@@ -433,19 +508,19 @@ impl Index {
         self.pages.push_back(page);
     }
 
-    /// The entries that the journal has: pages, shared, and others, sorted.
-    pub(crate) fn freeze(&self) -> (Vec<Form>, Vec<Item>) {
+    /// The entries that the journal has: pages, shared, others, sorted, and a packed tail.
+    pub(crate) fn freeze(&self) -> (Vec<Form>, Vec<Item>, Packing) {
         if !self.durable {
-            return (Vec::new(), Vec::new());
+            return (Vec::new(), Vec::new(), Packing::default());
         }
         let plain = self.plain().map(|held| held.item);
         let mut plain: Vec<Item> = plain.filter(|item| item.durable).collect();
         plain.sort_unstable_by_key(|item| item.sequence);
         let pages = self.pages.iter().map(|page| page.form.clone()).collect();
-        (pages, plain)
+        (pages, plain, self.packed_tail.clone())
     }
 
-    /// Entries that are in no page.
+    /// Entries that are in no page and not packed.
     fn plain(&self) -> impl Iterator<Item = &Held> {
         (self.head.iter())
             .chain(&self.tail)
@@ -460,6 +535,9 @@ impl Index {
                 Form::Packed(shelved) => shelved.packed().needs(each),
                 Form::Plain(entries) => entries.iter().for_each(|held| needs_of(&held.item, each)),
             }
+        }
+        for item in self.packed_tail_items() {
+            needs_of(&item, each);
         }
         for held in self.plain() {
             needs_of(&held.item, each);
@@ -478,7 +556,8 @@ impl Index {
             expires_first.is_none_or(|at| self.next_expiry().is_some_and(|bound| bound <= at)),
             "an entry would expire late"
         );
-        assert!(!self.head.is_empty() || self.pages.is_empty() && self.tail.is_empty());
+        assert!(!self.head.is_empty() || self.pages.is_empty() && self.tail_len() == 0);
+        assert!(self.tail.is_empty() || self.packed_tail.is_empty());
         let plain: u64 = self.plain().map(Held::held_bytes).sum();
         let in_pages: u64 = self.pages.iter().map(|page| page.content_bytes).sum();
         assert_eq!(
@@ -503,6 +582,9 @@ impl Index {
 
 /// Bytes that an entry takes in a packed page at the most, mostly.
 const PLAIN_PACKED_BYTES: u64 = 24;
+
+/// Bytes that a page takes beyond those of the packed tail that it was, at the most.
+const TAIL_OVERHEAD_BYTES: u64 = 80;
 
 fn insert_sorted(list: &mut VecDeque<Held>, held: Held) {
     let sequence = held.sequence();

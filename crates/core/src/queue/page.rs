@@ -38,10 +38,7 @@ pub(crate) enum Form {
 impl Page {
     /// Puts entries away, as small as may be; `None` of none.
     pub(crate) fn seal(entries: Vec<Held>, shelf: &Arc<Shelf>) -> Option<Self> {
-        if entries
-            .iter()
-            .all(|held| held.content.is_none() && held.item.is_stored())
-        {
+        if entries.iter().all(Self::is_packable) {
             let packed = Packed::pack(entries.iter().map(|held| held.item.to_stored()))?;
             let summary = packed.summary();
             return Some(Self::packed(packed, summary, shelf));
@@ -55,6 +52,11 @@ impl Page {
             content_bytes: entries.iter().map(Held::held_bytes).sum(),
             form: Form::Plain(Arc::new(entries)),
         })
+    }
+
+    /// Whether the journal alone has the message.
+    pub(crate) fn is_packable(held: &Held) -> bool {
+        held.content.is_none() && held.item.is_stored()
     }
 
     /// A page of a checkpoint.

@@ -4,7 +4,7 @@
 //! changes all the time, and written out when it is not.
 
 use menzil_model::fact::{
-    Binding, Destination, ExchangeDefinition, Packed, QueueDefinition, StoredEntry,
+    Binding, Destination, ExchangeDefinition, Packed, Packing, QueueDefinition, StoredEntry,
 };
 use menzil_model::{ExchangeId, Fact, Name, QueueId, Sequence};
 
@@ -31,6 +31,7 @@ struct FrozenQueue {
     below: Sequence,
     pages: Vec<Form>,
     plain: Vec<Item>,
+    packed_tail: Packing,
 }
 
 impl Frozen {
@@ -88,6 +89,7 @@ impl FrozenQueue {
         for plain in after.chunks(page_entries) {
             put(Packed::pack(plain.iter().map(|item| item.to_stored())));
         }
+        put(self.packed_tail.pack());
     }
 }
 
@@ -120,13 +122,14 @@ impl Shard {
             .collect();
         let durable = self.queues.values().filter(|q| q.definition.durable);
         let queues = durable.map(|queue| {
-            let (pages, plain) = queue.index.freeze();
+            let (pages, plain, packed_tail) = queue.index.freeze();
             FrozenQueue {
                 definition: queue.definition.clone(),
                 next: Sequence(queue.next_sequence),
                 below: Sequence(queue.mark.below()),
                 pages,
                 plain,
+                packed_tail,
             }
         });
         Frozen {

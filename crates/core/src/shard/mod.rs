@@ -24,6 +24,7 @@ mod summary;
 mod transaction;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::hint::black_box;
 use std::sync::Arc;
 
 use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Name, QueueId};
@@ -44,6 +45,7 @@ use crate::slots::{Place, Slots};
 use crate::spare::Spare;
 use crate::topology::{Targets, Topology};
 use crate::turn::Turn;
+use crate::ways::Ways;
 
 pub use checkpoint::Frozen;
 pub use summary::{QueueSummary, Summary};
@@ -126,6 +128,7 @@ pub struct Shard {
     next_queue: u64,
     next_consumer: u64,
     next_route: u64,
+    ways: Ways,
     settling: Settling,
     spare: Spare,
     /// Queues whose entries, consumers or deadlines changed in this turn.
@@ -160,6 +163,7 @@ impl Shard {
             next_queue: 1,
             next_consumer: 1,
             next_route: 0,
+            ways: Ways::default(),
             settling: Settling::default(),
             spare: Spare::default(),
             touched: VecDeque::new(),
@@ -234,6 +238,23 @@ impl Shard {
             }
         }
         self.settle_down(&mut turn);
+    }
+
+    /// Whether [`Shard::foresee`] is of use: where so many ways are taken in turn that no cache
+    /// holds what is needed of them.
+    pub fn has_foresight(&self) -> bool {
+        self.ways.are_many()
+    }
+
+    /// Has the memory that publishes to come will need come from afar, for all of them at once.
+    /// `keys` are exchange and routing key of each.
+    pub fn foresee(&self, keys: &[(&[u8], &[u8])]) {
+        let mut sum = 0;
+        self.ways.touch(keys, |way| {
+            let queue = self.queues.at(way.place, way.queue);
+            sum ^= queue.map_or(0, Queue::touch);
+        });
+        black_box(sum);
     }
 
     /// As [`Shard::execute`] of a [`Request::Ack`] of each delivery tag in order, but that

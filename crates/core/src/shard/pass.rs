@@ -161,11 +161,16 @@ impl Shard {
         route: &Route,
     ) -> Option<Entry> {
         let queue = self.queues.at(place, id)?;
+        let expires_at = if route.has_ttl {
+            queue.expires_at(turn.now, route.ttl)
+        } else {
+            None
+        };
         Some(Entry {
             queue: id,
             sequence: Sequence(queue.next_sequence),
-            expires_at: queue.expires_at(turn.now, route.ttl),
-            durable: route.persistent && queue.definition.durable,
+            expires_at,
+            durable: route.persistent && queue.is_durable(),
         })
     }
 
@@ -179,11 +184,13 @@ impl Shard {
         let Some(queue) = self.queues.at_mut(place, id) else {
             return false;
         };
+        if queue.index.ready_count() > 0 || queue.consumers.is_empty() {
+            return false;
+        }
         let sequence = Sequence(queue.next_sequence);
-        let durable = passage.origin.index != 0 && queue.definition.durable;
+        let durable = passage.origin.index != 0 && queue.is_durable();
         // Where the mark of deliveries is to be moved first, the long way does it.
-        let is_due = durable && queue.mark.due(sequence).is_some();
-        if queue.index.ready_count() > 0 || is_due {
+        if durable && queue.mark.due(sequence).is_some() {
             return false;
         }
         let takers = Takers {

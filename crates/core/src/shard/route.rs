@@ -1,6 +1,6 @@
 //! Where a publish goes: its way through the topology, and what its properties ask for.
 
-use menzil_model::{Name, Properties};
+use menzil_model::{Name, Properties, QueueId};
 
 use super::Shard;
 use super::consume::DIRECT_REPLY_TO;
@@ -10,6 +10,7 @@ use crate::refusal::{Object, Refusal};
 use crate::route::Route;
 use crate::slots::Place;
 use crate::topology::{RoutingKeys, strip_bcc};
+use crate::ways::Way;
 
 impl Shard {
     /// The way of a publish on that channel, taken from it: that of the last one if it holds.
@@ -25,9 +26,20 @@ impl Shard {
             last => last.unwrap_or_default(),
         };
         self.next_route += 1;
-        route.restart(self.next_route, generation, publish);
+        let knows_properties = route.restart(self.next_route, generation, publish);
+        if knows_properties && route.is_plain && self.find_way(publish, &mut route) {
+            return Ok(route);
+        }
         self.find_route(key, publish, &mut route)?;
         Ok(route)
+    }
+
+    /// The way that another publish with that exchange and routing key took.
+    #[inline]
+    fn find_way(&self, publish: &PublishRef<'_>, route: &mut Route) -> bool {
+        let generation = self.topology.generation();
+        let way = (self.ways).find(generation, (publish.exchange, publish.routing_key));
+        way.map(|way| route.take(way)).is_some()
     }
 
     /// Keeps it for the next publish.
@@ -57,6 +69,7 @@ impl Shard {
         let properties = Properties::parse(publish.properties).unwrap_or_default();
         route.ttl = properties.expiration.map(parse_expiration).transpose()?;
         route.persistent = properties.is_persistent();
+        route.is_plain = properties.headers.is_none();
         if properties.reply_to == Some(DIRECT_REPLY_TO) {
             return Err(Refusal::NoReplyConsumer);
         }
@@ -67,27 +80,50 @@ impl Shard {
         route.stripped = properties
             .headers
             .and_then(|_| strip_bcc(publish.properties));
+        if route.is_plain && self.find_way(publish, route) {
+            return Ok(());
+        }
         let mut targets = std::mem::take(&mut self.targets);
         let _routed = self
             .topology
             .route(exchange, &keys, properties.headers, &mut targets);
         route.queues.extend_from_slice(targets.queues());
         self.targets = targets;
-        self.look_at_queues(route);
+        let known = self.look_at_queues(route);
+        route.is_unlimited = known.is_unlimited;
+        route.is_durable = known.is_durable && route.persistent;
+        route.has_ttl = known.has_ttl || route.ttl.is_some();
+        if let ([_], true) = (route.queues.as_slice(), route.is_plain) {
+            let key = (publish.exchange, publish.routing_key);
+            self.ways.keep(self.topology.generation(), key, known);
+        }
         Ok(())
     }
 
-    /// What is known of queues for as long as they live.
-    fn look_at_queues(&self, route: &mut Route) {
-        (route.is_unlimited, route.is_durable) = (true, false);
+    /// What is known of queues for as long as they live. It is a way of its own where there is
+    /// one.
+    fn look_at_queues(&self, route: &mut Route) -> Way {
+        let mut known = Way {
+            queue: QueueId(0),
+            place: Place::default(),
+            is_unlimited: true,
+            is_durable: false,
+            has_ttl: false,
+            atomic: route.atomic,
+        };
         for id in &route.queues {
             let place = self.queues.place(id);
-            route.places.push(place.unwrap_or_default());
-            let queue = place.and_then(|place| self.queues.at(place, *id));
-            route.is_unlimited &= queue.is_some_and(|queue| !queue.is_limited());
-            route.is_durable |=
-                queue.is_some_and(|queue| route.persistent && queue.definition.durable);
+            (known.queue, known.place) = (*id, place.unwrap_or_default());
+            route.places.push(known.place);
+            let Some(queue) = place.and_then(|place| self.queues.at(place, *id)) else {
+                known.is_unlimited = false;
+                continue;
+            };
+            known.is_unlimited &= !queue.is_limited();
+            known.is_durable |= queue.is_durable();
+            known.has_ttl |= queue.settings.message_ttl.is_some();
         }
+        known
     }
 
     /// The `user_id` property, where there is one, tells the truth.
@@ -106,9 +142,7 @@ impl Shard {
     }
 
     /// The places of a route with their queues.
-    pub(super) fn targets(
-        route: &Route,
-    ) -> impl Iterator<Item = (menzil_model::QueueId, Place)> + '_ {
+    pub(super) fn targets(route: &Route) -> impl Iterator<Item = (QueueId, Place)> + '_ {
         let places = route.places.iter().copied();
         route.queues.iter().copied().zip(places)
     }

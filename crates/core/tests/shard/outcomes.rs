@@ -171,3 +171,47 @@ fn transient_traffic_never_touches_the_log() {
     assert_eq!(world.drain("durable").len(), 2);
     assert_eq!(world.log.records.len(), before);
 }
+
+/// The ways of messages are kept, and by exchange and routing key alone.
+#[test]
+fn messages_to_many_queues_in_turn_reach_those_that_are_meant() {
+    let mut world = World::new();
+    world.declare_exchange("x", "direct", Table::empty());
+    for queue in ["a", "b", "xa"] {
+        world.declare(queue);
+    }
+    let ttl = arguments(&[("x-message-ttl", Value::I32(50))]);
+    world.declare_with("short", true, ttl);
+    world.bind("xa", "x", "a");
+    let in_turn = |world: &mut World, round: &str| {
+        for (exchange, key) in [("", "a"), ("", "b"), ("x", "a"), ("", "xa"), ("", "short")] {
+            assert_eq!(world.publish(exchange, key, round), []);
+        }
+    };
+    in_turn(&mut world, "1");
+    in_turn(&mut world, "2");
+    // Another life, another delivery mode, by a way that is known.
+    world.publish_as("", "a", "3", false, Some(1), Some("50"));
+    world.publish_as("", "b", "3", false, Some(2), None);
+    world.tick(60);
+    let delete = Request::QueueDelete {
+        queue: name("b"),
+        if_unused: false,
+        if_empty: false,
+        nowait: false,
+    };
+    world.request(key(1, 1), delete);
+    world.bind("a", "x", "a");
+    in_turn(&mut world, "4");
+    world.declare("b");
+    in_turn(&mut world, "5");
+    assert_eq!(world.drain("a"), ["1", "2", "4", "4", "5", "5"]);
+    assert_eq!(world.drain("b"), ["5"]);
+    assert_eq!(world.drain("xa"), ["1", "1", "2", "2", "4", "4", "5", "5"]);
+    world.publish("", "short", "6");
+    world.restart();
+    assert_eq!(world.drain("short"), ["4", "5", "6"]);
+    world.publish("", "short", "7");
+    world.tick(60);
+    assert_eq!(world.drain("short"), Vec::<String>::new());
+}

@@ -457,3 +457,25 @@ fn messages_that_are_nowhere_else_take_no_room_from_those_that_can_be_read_again
     assert!(matches!(world.get("stored").as_slice(), [Seen::Got { .. }]));
     assert_eq!(world.shard.counters().fetched, 0);
 }
+
+/// A thousand queues that only wait would take the memory that those in use have need of.
+#[test]
+fn a_queue_without_consumers_has_its_next_message_in_memory_and_no_other() {
+    let mut world = World::new();
+    world.declare("idle");
+    world.publish("", "idle", "1");
+    let held = world.shard.summary().content_bytes;
+    assert!(held > 0);
+    for body in ["2", "3", "4"] {
+        world.publish("", "idle", body);
+    }
+    assert_eq!(world.shard.summary().content_bytes, held);
+    assert_eq!(world.shard.counters().fetched, 0);
+    assert!(matches!(world.get("idle").as_slice(), [Seen::Got { body, .. }] if body == "1"));
+    assert_eq!(world.shard.counters().fetched, 0);
+    // The others come from the journal, all at once.
+    assert!(matches!(world.get("idle").as_slice(), [Seen::Got { body, .. }] if body == "2"));
+    assert_eq!(world.shard.counters().fetched, 3);
+    assert_eq!(world.drain("idle"), ["3", "4"]);
+    assert_eq!(world.shard.counters().fetched, 3);
+}

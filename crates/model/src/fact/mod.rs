@@ -14,6 +14,7 @@
 mod decode;
 mod encode;
 mod packed;
+mod packing;
 mod runs;
 mod tag;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use smallvec::SmallVec;
 
 pub use decode::{FactError, read_chunk, read_message, read_short_message};
 pub use packed::{Packed, PackedEntries, PackedSummary, StoredEntry};
+pub use packing::Packing;
 
 use crate::{Class, ExchangeId, Message, Name, QueueId, Sequence, Table};
 

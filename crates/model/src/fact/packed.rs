@@ -18,7 +18,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use super::runs::{Column, unzigzag, write_column, zigzag};
+use super::runs::{Column, Runs, unzigzag, zigzag};
 use super::{Chunks, Extent, FactError, Origin};
 use crate::Sequence;
 use crate::wire::{Reader, Writer};
@@ -108,7 +108,7 @@ impl Packed {
     pub fn pack(entries: impl Iterator<Item = StoredEntry>) -> Option<Self> {
         let mut writer = PackWriter::default();
         entries.for_each(|entry| writer.add(&entry));
-        (!writer.sequences.is_empty()).then(|| Self(writer.finish().into()))
+        writer.packed()
     }
 
     /// Takes in bytes that [`Packed::as_bytes`] gave, and tells what is in them.
@@ -271,19 +271,24 @@ fn runs_of(
 
 /// Expiry times as symbols: 0 for none, else one more than the difference to the last one.
 #[derive(Clone, Copy, Debug, Default)]
-struct Expiry {
+pub(super) struct Expiry {
     last: u64,
 }
 
 impl Expiry {
-    fn symbol(&mut self, at: Option<u64>) -> u64 {
-        let Some(at) = at else { return 0 };
-        let symbol = zigzag(self.last, at).wrapping_add(1);
-        self.last = at;
+    /// The symbol of the next one, and then it is the last.
+    pub(super) fn symbol(&mut self, at: Option<u64>) -> u64 {
+        let symbol = self.peek(at);
+        self.last = at.unwrap_or(self.last);
         symbol
     }
 
-    fn next(&mut self, symbol: u64) -> Option<u64> {
+    /// The symbol that the next one would have.
+    pub(super) fn peek(self, at: Option<u64>) -> u64 {
+        at.map_or(0, |at| zigzag(self.last, at).wrapping_add(1))
+    }
+
+    pub(super) fn next(&mut self, symbol: u64) -> Option<u64> {
         if symbol == 0 {
             return None;
         }
@@ -291,8 +296,8 @@ impl Expiry {
         Some(self.last)
     }
 
-    /// The last of `times` equal symbols.
-    fn skip(&mut self, symbol: u64, times: u64) -> Option<u64> {
+    /// The last of `times` symbols that are equal to the last one.
+    pub(super) fn skip(&mut self, symbol: u64, times: u64) -> Option<u64> {
         if symbol == 0 {
             return None;
         }
@@ -359,17 +364,18 @@ impl Iterator for PackedEntries<'_> {
     }
 }
 
-/// Gathers columns.
+/// Gathers columns, as runs.
 #[derive(Default)]
-struct PackWriter {
-    sequences: Vec<u64>,
-    records: Vec<u64>,
-    bodies: Vec<u64>,
-    around: Vec<u64>,
-    parts: Vec<u64>,
-    chunk_counts: Vec<u64>,
-    chunk_firsts: Vec<u64>,
-    expiries: Vec<u64>,
+pub(super) struct PackWriter {
+    sequences: Runs,
+    records: Runs,
+    bodies: Runs,
+    around: Runs,
+    parts: Runs,
+    chunk_counts: Runs,
+    chunk_firsts: Runs,
+    expiries: Runs,
+    count: u64,
     flags: u8,
     sequence: u64,
     record: u64,
@@ -377,13 +383,16 @@ struct PackWriter {
 }
 
 impl PackWriter {
-    fn add(&mut self, entry: &StoredEntry) {
+    /// Adds an entry whose sequence is above the last one.
+    #[inline]
+    pub(super) fn add(&mut self, entry: &StoredEntry) {
         let StoredEntry {
             sequence,
             origin,
             extent,
             expires_at,
         } = *entry;
+        self.count += 1;
         self.sequences.push(sequence.0.wrapping_sub(self.sequence));
         self.sequence = sequence.0;
         self.records.push(zigzag(self.record, origin.index));
@@ -404,14 +413,38 @@ impl PackWriter {
         self.flags |= if expires_at.is_some() { HAS_EXPIRY } else { 0 };
     }
 
+    /// Adds entries that every column tells as it told the last one.
+    pub(super) fn repeat(&mut self, times: u64) {
+        self.count += times;
+        let step = self.sequences.repeat(times);
+        self.sequence = self.sequence.wrapping_add(step.wrapping_mul(times));
+        let step = unzigzag(0, self.records.repeat(times));
+        self.record = self.record.wrapping_add(step.wrapping_mul(times));
+        self.expiry.skip(self.expiries.repeat(times), times);
+        for column in [
+            &mut self.bodies,
+            &mut self.around,
+            &mut self.parts,
+            &mut self.chunk_counts,
+            &mut self.chunk_firsts,
+        ] {
+            column.repeat(times);
+        }
+    }
+
+    /// All of it; `None` of none.
+    pub(super) fn packed(&self) -> Option<Packed> {
+        (self.count > 0).then(|| Packed(self.finish().into()))
+    }
+
     fn finish(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.put_varint(self.sequences.len() as u64);
+        let mut out = Vec::with_capacity(WRITTEN_BYTES);
+        out.put_varint(self.count);
         out.put_u8(self.flags);
-        let mut bytes = Vec::new();
-        let mut put = |column: &[u64], out: &mut Vec<u8>| {
+        let mut bytes = Vec::with_capacity(WRITTEN_BYTES);
+        let mut put = |column: &Runs, out: &mut Vec<u8>| {
             bytes.clear();
-            write_column(column, &mut bytes);
+            column.write(&mut bytes);
             out.put_varint(bytes.len() as u64);
             out.put(&bytes);
         };
@@ -431,3 +464,6 @@ impl PackWriter {
         out
     }
 }
+
+/// Room for what regular entries take, and some more.
+const WRITTEN_BYTES: usize = 64;

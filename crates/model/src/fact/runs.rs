@@ -7,40 +7,65 @@
 //! ```
 
 use crate::wire::{Reader, Writer};
+use smallvec::SmallVec;
 
 /// Equal neighbours that are worth a group of their own.
-const RUN_LEAST: usize = 3;
+const RUN_LEAST: u64 = 3;
 
-/// Appends the column.
-pub(super) fn write_column(symbols: &[u64], out: &mut Vec<u8>) {
-    let mut literals: &[u64] = &[];
-    let mut rest = symbols;
-    while let Some(first) = rest.first() {
-        let equal = rest.iter().take_while(|symbol| *symbol == first).count();
-        let (taken, behind) = rest.split_at(equal);
-        if equal >= RUN_LEAST {
-            write_literals(literals, out);
-            out.put_varint((equal as u64) << 1);
-            out.put_varint(*first);
-            literals = &[];
-        } else {
-            // `literals` and `taken` lie side by side.
-            let start = symbols.len() - rest.len() - literals.len();
-            let end = symbols.len() - rest.len() + taken.len();
-            literals = symbols.get(start..end).unwrap_or_default();
+/// A column that is being gathered.
+#[derive(Debug, Default)]
+pub(super) struct Runs(SmallVec<[(u64, u64); 4]>);
+
+impl Runs {
+    /// Adds a symbol.
+    #[inline]
+    pub(super) fn push(&mut self, symbol: u64) {
+        match self.0.last_mut() {
+            Some((last, times)) if *last == symbol => *times += 1,
+            _ => self.0.push((symbol, 1)),
         }
-        rest = behind;
     }
-    write_literals(literals, out);
+
+    /// Adds the last symbol again, and says which it is.
+    pub(super) fn repeat(&mut self, times: u64) -> u64 {
+        self.0.last_mut().map_or(0, |(symbol, count)| {
+            *count += times;
+            *symbol
+        })
+    }
+
+    /// Appends the column.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let mut literals: &[(u64, u64)] = &[];
+        let mut rest = self.0.as_slice();
+        while let Some(((symbol, times), behind)) = rest.split_first() {
+            if *times >= RUN_LEAST {
+                write_literals(literals, out);
+                out.put_varint(times << 1);
+                out.put_varint(*symbol);
+                literals = &[];
+            } else {
+                // `literals` and this one lie side by side.
+                let end = self.0.len() - behind.len();
+                let start = end - 1 - literals.len();
+                literals = self.0.get(start..end).unwrap_or_default();
+            }
+            rest = behind;
+        }
+        write_literals(literals, out);
+    }
 }
 
-fn write_literals(symbols: &[u64], out: &mut Vec<u8>) {
-    if symbols.is_empty() {
+fn write_literals(runs: &[(u64, u64)], out: &mut Vec<u8>) {
+    let count: u64 = runs.iter().map(|(_, times)| times).sum();
+    if count == 0 {
         return;
     }
-    out.put_varint((symbols.len() as u64) << 1 | 1);
-    for symbol in symbols {
-        out.put_varint(*symbol);
+    out.put_varint(count << 1 | 1);
+    for (symbol, times) in runs {
+        for _ in 0..*times {
+            out.put_varint(*symbol);
+        }
     }
 }
 
@@ -131,11 +156,19 @@ mod tests {
         prop_oneof![4 => 0..3_u64, 1 => any::<u64>()]
     }
 
+    fn column(symbols: &[u64]) -> Runs {
+        let mut runs = Runs::default();
+        for symbol in symbols {
+            runs.push(*symbol);
+        }
+        runs
+    }
+
     proptest! {
         #[test]
         fn a_column_comes_back(symbols in prop::collection::vec(symbol(), 0..60)) {
             let mut bytes = Vec::new();
-            write_column(&symbols, &mut bytes);
+            column(&symbols).write(&mut bytes);
             let mut one_by_one = Column::new(&bytes);
             let read: Vec<u64> = std::iter::from_fn(|| one_by_one.next_symbol()).collect();
             prop_assert_eq!(&read, &symbols);
@@ -157,7 +190,9 @@ mod tests {
     #[test]
     fn equal_symbols_take_two_bytes() {
         let mut bytes = Vec::new();
-        write_column(&[7; 60], &mut bytes);
+        let mut runs = column(&[7; 50]);
+        assert_eq!(runs.repeat(10), 7);
+        runs.write(&mut bytes);
         assert_eq!(bytes, [120, 7]);
     }
 }

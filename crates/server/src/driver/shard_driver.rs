@@ -142,6 +142,16 @@ impl<'a> Batch<'a> {
         shard.publish_in_place(outlet.now_ms, channel, publish, log, &mut outlet);
     }
 
+    /// See [`Shard::has_foresight`].
+    pub(crate) fn has_foresight(&self) -> bool {
+        self.state.shard.has_foresight()
+    }
+
+    /// See [`Shard::foresee`].
+    pub(crate) fn foresee(&self, keys: &[(&[u8], &[u8])]) {
+        self.state.shard.foresee(keys);
+    }
+
     /// As [`Batch::execute`] of acknowledgements.
     pub(crate) fn acknowledge(
         &mut self,

@@ -122,8 +122,9 @@ impl Index {
                 walk.look(item.sequence, item.expires_at);
             }
         }
-        for held in &self.tail {
-            if !walk.look_at(held) && in_order {
+        let packed = self.packed_tail_items();
+        for item in packed.chain(self.tail.iter().map(|held| held.item)) {
+            if !walk.look(item.sequence, item.expires_at) && in_order {
                 return;
             }
         }

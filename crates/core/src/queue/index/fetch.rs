@@ -115,11 +115,13 @@ impl Index {
         wanted
     }
 
-    /// Opens pages until the head has that many entries; it stays within two runs and a page.
+    /// Opens pages, and a packed tail, until the head has that many entries; it stays within two
+    /// runs and a page.
     fn open_pages(&mut self, count: usize) {
         let most = 2 * self.page_entries.max(512);
         while self.head.len() < count.min(most) {
             let Some(page) = self.pages.pop_front() else {
+                self.open_tail();
                 return;
             };
             page.open_behind(&mut self.head, self.durable);

@@ -95,6 +95,7 @@ impl Index {
         }
         let at = self.pages.partition_point(|page| page.last < sequence);
         let Some(page) = self.pages.get(at) else {
+            self.unpack_tail();
             return take_sorted(&mut self.tail, sequence);
         };
         if page.first > sequence {
@@ -130,6 +131,7 @@ impl Index {
             });
         }
         retain_outside(&mut self.head, ranges, &mut left, gone);
+        self.yield_tail(ranges);
         self.remove_from_pages(ranges, &mut left, gone);
         retain_outside(&mut self.tail, ranges, &mut left, gone);
         self.count_left(&left);
@@ -143,6 +145,23 @@ impl Index {
             last: Sequence(u64::MAX),
         };
         self.remove_ranges(&[all], gone);
+    }
+
+    /// Makes a packed tail something that can be removed from: a page where all of it goes, a
+    /// list where some of it may.
+    fn yield_tail(&mut self, ranges: &[Range]) {
+        let first = self.packed_tail.entries().next();
+        let (Some(first), Some(last)) = (first, self.packed_tail.last()) else {
+            return;
+        };
+        let Some(range) = (Cursor { rest: ranges }).reach(first.sequence) else {
+            return;
+        };
+        if range.first <= first.sequence && last <= range.last {
+            self.seal_tail();
+        } else if range.first <= last {
+            self.unpack_tail();
+        }
     }
 
     fn count_left(&mut self, left: &Left) {

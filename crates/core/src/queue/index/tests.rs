@@ -266,7 +266,7 @@ fn fetch(index: &mut Index, messages: usize, works: bool) -> Result<(), TestCase
 
 /// A checkpoint and back.
 fn reloaded(index: &Index) -> Result<Index, TestCaseError> {
-    let (pages, plain) = index.freeze();
+    let (pages, plain, packed_tail) = index.freeze();
     let mut again = Index::new(index.page_entries, true, Arc::clone(&index.shelf));
     let mut load = |packed: Option<Packed>| {
         if let Some(packed) = packed {
@@ -293,6 +293,7 @@ fn reloaded(index: &Index) -> Result<Index, TestCaseError> {
         });
     }
     load(Packed::pack(after.iter().map(|item| item.to_stored())));
+    load(packed_tail.pack());
     let needs = |index: &Index| {
         let mut needs = Vec::new();
         index.needs(&mut |first, count| needs.extend(first..first + count));

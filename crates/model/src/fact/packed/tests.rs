@@ -1,6 +1,7 @@
 //! Entries there and back, and bytes that are none.
 
 use super::*;
+use crate::fact::Packing;
 use proptest::prelude::*;
 
 fn entry(sequence: u64, record: u64, body_bytes: u64) -> StoredEntry {
@@ -26,6 +27,15 @@ fn regular_entries_take_a_few_bytes_whatever_their_number() {
     let mut runs = Vec::new();
     packed.needs(&mut |first, count| runs.push((first, count)));
     assert_eq!(runs, [(71, 100_000)]);
+}
+
+#[test]
+fn regular_entries_that_are_added_take_no_memory() {
+    let mut packing = Packing::default();
+    for n in 1..=100_000 {
+        packing.add(&entry(n, 70 * n, 100));
+    }
+    assert!(packing.bytes() < 40, "{packing:?}");
 }
 
 #[test]
@@ -66,7 +76,52 @@ fn entries() -> impl Strategy<Value = Vec<StoredEntry>> {
     })
 }
 
+/// Entries most of which are as the one before.
+fn regular() -> impl Strategy<Value = Vec<StoredEntry>> {
+    let mostly = |usual: u64, other: u64| prop_oneof![20 => Just(usual), 1 => Just(other)];
+    let sparse = || prop_oneof![30 => Just(0_u32), 1 => 1..3_u32];
+    let later = prop_oneof![9 => Just(Some(5_u64)), 1 => Just(None)];
+    let one = (
+        mostly(1, 3),
+        mostly(70, 80),
+        mostly(100, 2),
+        sparse(),
+        later,
+    );
+    let many = (prop::collection::vec(one, 1..90), any::<bool>());
+    many.prop_map(|(steps, expires)| {
+        let (mut last, mut at) = (entry(0, 0, 0), 1000);
+        let step = |(gap, records, size, part, later): (u64, u64, u64, u32, Option<u64>)| {
+            last = entry(last.sequence.0 + gap, last.origin.index + records, size);
+            last.origin.part = part;
+            at += later.unwrap_or_default();
+            last.expires_at = later.filter(|_| expires).map(|_| at);
+            last
+        };
+        steps.into_iter().map(step).collect()
+    })
+}
+
 proptest! {
+    #[test]
+    fn entries_that_were_added_one_by_one_are_packed_all_the_same(
+        entries in prop_oneof![entries(), regular()]
+    ) {
+        let mut packing = Packing::default();
+        for round in 0..2 {
+            prop_assert_eq!((packing.len(), packing.is_empty()), (0, true));
+            for entry in &entries {
+                packing.add(entry);
+                prop_assert_eq!(packing.last(), Some(entry.sequence), "round {}", round);
+            }
+            prop_assert_eq!(packing.len(), entries.len());
+            prop_assert_eq!(packing.entries().collect::<Vec<_>>(), entries.clone());
+            prop_assert_eq!(packing.pack(), Packed::pack(entries.iter().copied()));
+            packing.clear();
+        }
+        prop_assert_eq!((packing.last(), packing.pack()), (None, None));
+    }
+
     #[test]
     fn entries_come_back(entries in entries()) {
         let packed = Packed::pack(entries.iter().copied()).unwrap();
