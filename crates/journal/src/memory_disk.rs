@@ -193,8 +193,8 @@ impl Disk for MemoryDisk {
     fn rename(&self, source: &str, target: &str) -> io::Result<()> {
         let mut state = self.state();
         state.operate()?;
-        state.names.get(source).ok_or(io::ErrorKind::NotFound)?;
-        state.change(Change::Rename(source.to_owned(), target.to_owned()));
+        let inode = *state.names.get(source).ok_or(io::ErrorKind::NotFound)?;
+        state.change(Change::Rename(source.to_owned(), target.to_owned(), inode));
         Ok(())
     }
 
@@ -430,7 +430,8 @@ fn spend(left: &mut Option<u64>, failure: &'static str) -> io::Result<()> {
 enum Change {
     Link(String, u64),
     Remove(String),
-    Rename(String, String),
+    /// From a name to another, of that file: whatever else is lost, no other gets its name.
+    Rename(String, String, u64),
 }
 
 impl Change {
@@ -442,10 +443,9 @@ impl Change {
             Self::Remove(name) => {
                 names.remove(name);
             }
-            Self::Rename(source, target) => {
-                if let Some(inode) = names.remove(source) {
-                    names.insert(target.clone(), inode);
-                }
+            Self::Rename(source, target, inode) => {
+                names.remove(source);
+                names.insert(target.clone(), *inode);
             }
         }
     }

@@ -62,6 +62,10 @@ impl<D: Disk> Journal<D> {
     pub fn open(disk: D, options: Options, replay: &mut dyn Replay) -> Result<Self, OpenError> {
         let options = options.checked();
         let lock = enter(&disk)?;
+        // A process that died may have left names that the disk does not have yet: what is built
+        // on them, such as the removal of what they replace, must not outlive them.
+        disk.sync_folder()
+            .map_err(OpenError::io("syncing the data folder"))?;
         let survey = survey(&disk)?;
         for (shard, index, payload) in &survey.checkpoints.newest {
             replay
