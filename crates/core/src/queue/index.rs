@@ -173,7 +173,10 @@ impl Index {
             self.content_bytes += item.content_cost();
         }
         match self.last_in_order() {
-            Some(last) if last >= item.sequence => self.insert_between(Held::new(item, content)),
+            Some(last) if last >= item.sequence => {
+                self.expiry.note_between(item.expires_at);
+                self.insert_between(Held::new(item, content));
+            }
             _ => self.push_back(item, content),
         }
     }

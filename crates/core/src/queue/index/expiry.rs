@@ -38,6 +38,13 @@ impl Bound {
         self.first = self.first.min(at);
     }
 
+    /// The entry that came in went before others: those that came in the order of their expiry
+    /// do not stand in it.
+    #[cold]
+    pub(super) fn note_between(&mut self, expires_at: Option<u64>) {
+        self.in_order &= expires_at.is_none();
+    }
+
     /// An entry came back. It stands apart from those that are in order.
     pub(super) fn note_returned(&mut self, expires_at: Option<u64>) {
         self.first = self.first.min(expires_at.unwrap_or(NEVER));

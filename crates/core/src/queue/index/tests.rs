@@ -45,7 +45,7 @@ enum Step {
         stored: bool,
         size: u64,
     },
-    InsertBetween(u64),
+    InsertBetween(u64, Option<u64>),
     TakeHead,
     PutBack(u64),
     Remove(u64),
@@ -58,6 +58,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let expires_at = prop_oneof![2 => Just(None), 1 => (0..50_u64).prop_map(Some)];
+    let between = expires_at.clone();
     let size = prop_oneof![3 => Just(100_u64), 1 => 0..1000_u64];
     let insert = (0..3_u64, expires_at, prop::bool::weighted(0.8), size);
     let ranges = prop::collection::vec((0..12_u64, 0..20_u64), 1..4);
@@ -65,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
         10 => insert.prop_map(|(skip, expires_at, stored, size)| {
             Step::Insert { skip, expires_at, stored, size }
         }),
-        1 => (0..90_u64).prop_map(Step::InsertBetween),
+        1 => (0..90_u64, between).prop_map(|(at, expires_at)| Step::InsertBetween(at, expires_at)),
         4 => Just(Step::TakeHead),
         2 => (0..90_u64).prop_map(Step::PutBack),
         2 => (0..90_u64).prop_map(Step::Remove),
@@ -134,11 +135,11 @@ fn run(steps: Vec<Step>, page: usize, reach: u64, shelf_bytes: u64) -> Result<()
                 naive.entries.insert(next, (item, false));
                 next += 1;
             }
-            Step::InsertBetween(sequence) => {
+            Step::InsertBetween(sequence, expires_at) => {
                 let first = naive.ready().first().copied().unwrap_or(u64::MAX);
                 let free = sequence > first && sequence < next;
                 if free && !naive.entries.contains_key(&sequence) {
-                    let item = item(sequence, 5, None, true);
+                    let item = item(sequence, 5, expires_at, true);
                     index.insert(item, Some(message()), reach);
                     naive.entries.insert(sequence, (item, false));
                 }
