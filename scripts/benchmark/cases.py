@@ -64,6 +64,9 @@ def took(ours, theirs=0):
 
 BOTH = (CLASSIC, QUORUM)
 
+# In the proportion of the defaults.
+SMALL_SEGMENTS = {"segment_bytes": "16777216", "checkpoint_bytes": "16777216"}
+
 CASES = [
     # Throughput.
     Case("transient-100", "transient, 1 publisher + 1 consumer, auto-ack, 100 B", "--scenario transient", "throughput", cpu(0.35)),
@@ -139,12 +142,12 @@ CASES = [
     Case("written-100", "100 B to one queue, acknowledged one by one", "--scenario confirm --consumers 1 --ack-batch 1 --warmup 5 --seconds 5",
          "disk", {"disk_written_bytes_per_published_byte": ("<=", 2.5)}, fresh=True, timed=False, peers=BOTH, peer_rounds=1, takes=took(12, 12)),
     Case("folder-empty", "data folder of an empty broker", "", "disk", {"folder_segments": ("<=", 6)}, fresh=True, kind="idle", peers=()),
-    Case("folder-held", "data folder with one message unacknowledged under traffic of 100 segments (4 MiB each)",
-         "--scenario confirm --consumers 1 --ack-batch 50 --hold 1 --size 2k --messages 200k", "disk", {"folder_beyond_live": ("<=", 4)},
-         peers=(), fresh=True, timed=False, settings={"segment_bytes": "4194304"}, takes=took(3)),
-    Case("folder-dead", "data folder with a dead queue beside five fast ones (segments of 4 MiB)",
-         "--scenario confirm --exchange fanout --queues 5 --consumers 5 --ack-batch 50 --dead-queues 1 --size 2k --messages 50k", "disk",
-         {"folder_beyond_live": ("<=", 4)}, peers=(), fresh=True, timed=False, settings={"segment_bytes": "4194304"}, takes=took(3)),
+    Case("folder-held", "data folder with one message unacknowledged under traffic of 100 segments (16 MiB each, a checkpoint for each, as by default)",
+         "--scenario confirm --consumers 1 --ack-batch 50 --hold 1 --size 2k --messages 800k --keep", "disk", {"folder_beyond_live": ("<=", 4)},
+         peers=(), fresh=True, timed=False, settings=SMALL_SEGMENTS, takes=took(20)),
+    Case("folder-dead", "data folder with a dead queue beside five fast ones (segments of 16 MiB, a checkpoint for each)",
+         "--scenario confirm --exchange fanout --queues 5 --consumers 5 --ack-batch 50 --dead-queues 1 --size 2k --messages 50k --keep", "disk",
+         {"folder_beyond_live": ("<=", 4)}, peers=(), fresh=True, timed=False, settings=SMALL_SEGMENTS, takes=took(20)),
     # An ordinary client library.
     Case("lapin", "the client library lapin", "", "lapin", kind="lapin", peers=BOTH, peer_rounds=1, takes=took(1, 2)),
 ]

@@ -145,13 +145,14 @@ class Runner:
         beside.append(self.beside(case, pinned))
         row |= {name: statistics.mean(one[name] for one in beside) for name in beside[0]}
         if "folder_beyond_live" in case.asked:
+            row["folder_bytes"] = at_rest(node.data_dir())
             row["live_bytes"] = live_bytes(case)
             row["segment_bytes"] = int(case.settings["segment_bytes"])
         return row
 
     def run_idle(self, case, peer, node, pid, pinned):
         time.sleep(1)
-        folder = sum(file.stat().st_size for file in node.data_dir().rglob("*") if file.is_file())
+        folder = folder_bytes(node.data_dir())
         return {"broker_resident_bytes": resident(pid), "folder_bytes": folder, "segment_bytes": 64 << 20}
 
     def run_recovery(self, case, peer, node, pid, pinned):
@@ -232,6 +233,30 @@ def served_by(pid):
 
 def resident(pid):
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def folder_bytes(folder):
+    total = 0
+    for file in folder.rglob("*"):
+        try:
+            total += file.stat().st_size if file.is_file() else 0
+        except FileNotFoundError:
+            # It was renamed or removed meanwhile.
+            pass
+    return total
+
+
+def at_rest(folder):
+    """What the load leaves: the bytes of the folder once they stay the same for
+    twelve seconds: spare segments are given back after about ten."""
+    until = time.monotonic() + 60
+    found, since = folder_bytes(folder), time.monotonic()
+    while time.monotonic() < until and time.monotonic() - since < 12:
+        time.sleep(0.2)
+        now = folder_bytes(folder)
+        if now != found:
+            found, since = now, time.monotonic()
+    return found
 
 
 def others_write(folder):
