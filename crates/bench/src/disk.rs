@@ -3,6 +3,7 @@
 use crate::BenchError;
 use crate::histogram::Histogram;
 use crate::numbers::{count, float, nanos, ratio};
+use crate::plain_words::PlainWords;
 use crate::progress::Progress;
 use crate::report::{Latency, Row, json, table, terminal_columns};
 use std::fs::{File, OpenOptions};
@@ -35,20 +36,11 @@ impl Options {
             json: false,
             quiet: false,
         };
-        let mut words = args.into_iter();
-        while let Some(word) = words.next() {
-            let (name, value) = match word.split_once('=') {
-                Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
-                None => (word, None),
-            };
-            let mut value = |called: &str| {
-                value.clone().or_else(|| words.next()).ok_or_else(|| {
-                    BenchError::Usage(format!("{name} lacks its value; write {name} {called}"))
-                })
-            };
+        let mut words = PlainWords::new(args);
+        while let Some(name) = words.next_name() {
             match name.as_str() {
-                "--dir" => options.dir = value("DIR")?.into(),
-                "--seconds" => options.measured = seconds(&name, &value("S")?)?,
+                "--dir" => options.dir = words.value("DIR")?.into(),
+                "--seconds" => options.measured = seconds(&name, &words.value("S")?)?,
                 "--overwrite" => options.overwrite_alone = true,
                 "--json" => options.json = true,
                 "--quiet" => options.quiet = true,

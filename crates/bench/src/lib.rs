@@ -24,6 +24,7 @@ mod loopback;
 mod meter;
 mod numbers;
 mod options;
+mod plain_words;
 mod process;
 mod progress;
 mod publisher;

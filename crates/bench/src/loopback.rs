@@ -14,6 +14,7 @@ use crate::link::{Link, Role};
 use crate::meter::Meter;
 use crate::numbers::{count, float, ratio};
 use crate::options::{bytes, number};
+use crate::plain_words::PlainWords;
 use crate::progress::Progress;
 use crate::publisher::{Limits, Marks, Publisher, STAMP_BYTES};
 use crate::report::{Latency, Row, json, table, terminal_columns};
@@ -66,29 +67,21 @@ impl Options {
             json: false,
             quiet: false,
         };
-        let mut words = args.into_iter();
-        while let Some(word) = words.next() {
-            let (name, value) = match word.split_once('=') {
-                Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
-                None => (word, None),
-            };
-            let mut value = |called: &str| {
-                value.clone().or_else(|| words.next()).ok_or_else(|| {
-                    BenchError::Usage(format!("{name} lacks its value; write {name} {called}"))
-                })
-            };
+        let mut words = PlainWords::new(args);
+        while let Some(name) = words.next_name() {
             match name.as_str() {
                 "--rate" => {
-                    options.rate = within("rate", number("rate", &value("N")?)?, 1, 1_000_000)?;
+                    options.rate =
+                        within("rate", number("rate", &words.value("N")?)?, 1, 1_000_000)?;
                 }
                 "--size" => {
-                    let size = bytes("size", &value("BYTES")?)?;
+                    let size = bytes("size", &words.value("BYTES")?)?;
                     let size = within("size", size, count(STAMP_BYTES), BODY_BYTES_MAX)?;
                     options.body_bytes = crate::numbers::length(size);
                 }
-                "--seconds" => options.measured = seconds(&name, &value("S")?)?,
-                "--warmup" => options.warmup = seconds(&name, &value("S")?)?,
-                "--pin" => options.cores = Some(cores(&value("ECHO,GENERATOR")?)?),
+                "--seconds" => options.measured = seconds(&name, &words.value("S")?)?,
+                "--warmup" => options.warmup = seconds(&name, &words.value("S")?)?,
+                "--pin" => options.cores = Some(cores(&words.value("ECHO,GENERATOR")?)?),
                 "--bandwidth" => options.bandwidth = true,
                 SERVE => options.serve = true,
                 "--json" => options.json = true,
