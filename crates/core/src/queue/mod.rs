@@ -214,16 +214,12 @@ impl Queue {
     /// An entry that is out with a consumer is acknowledged. False where there is none.
     #[inline]
     pub(crate) fn acknowledge(&mut self, sequence: Sequence, settled: &mut Settled<'_>) -> bool {
-        let (releases, spare) = (&mut *settled.releases, &mut *settled.spare);
-        let Some(durable) = self.index.settle(sequence, releases, spare) else {
-            return false;
-        };
-        self.counters.acknowledged += 1;
-        if durable {
+        let durable = self.settle(sequence, settled);
+        if durable == Some(true) {
             let id = self.definition.id;
             settled.settling.add(id, sequence, Why::Acknowledged);
         }
-        true
+        durable.is_some()
     }
 
     /// As [`Queue::acknowledge`], for who acknowledges nothing.
@@ -233,15 +229,21 @@ impl Queue {
         sequence: Sequence,
         settled: &mut Settled<'_>,
     ) -> bool {
-        let (releases, spare) = (&mut *settled.releases, &mut *settled.spare);
-        let Some(durable) = self.index.settle(sequence, releases, spare) else {
-            return false;
-        };
-        self.counters.acknowledged += 1;
-        if durable {
+        let durable = self.settle(sequence, settled);
+        if durable == Some(true) {
             settled.settling.add_unasked(self.definition.id, sequence);
         }
-        true
+        durable.is_some()
+    }
+
+    /// Takes out an acknowledged entry. Tells whether the journal has it, `None` where there is
+    /// none.
+    #[inline]
+    fn settle(&mut self, sequence: Sequence, settled: &mut Settled<'_>) -> Option<bool> {
+        let (releases, spare) = (&mut *settled.releases, &mut *settled.spare);
+        let durable = self.index.settle(sequence, releases, spare)?;
+        self.counters.acknowledged += 1;
+        Some(durable)
     }
 
     /// Whether it has a length limit.
