@@ -265,6 +265,13 @@ fn messages_below_the_checkpoint_whose_segment_is_gone_are_named_by_verify() {
             assert!(said.contains(part), "{said}");
             let (code, said) = journal("verify", dir.path());
             assert_eq!(code, Some(0), "{said}");
+        } else if name == "deleted" {
+            let (code, said) = journal("repair", dir.path());
+            assert_eq!(code, Some(1), "there was nothing to mend: {said}");
+            assert!(
+                said.contains("Only a backup, or the missing files"),
+                "{said}"
+            );
         }
     }
 }
