@@ -23,7 +23,7 @@ use crate::spare::Spare;
 pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
 pub(crate) use item::Item;
 pub(crate) use page::{Form, Page};
-pub(crate) use settings::{Overflow, Settings, compared, parse_expiration};
+pub(crate) use settings::{Asked, Overflow, RetryKind, Settings, compared, parse_expiration};
 
 /// Room that a `Delivering` fact reserves ahead of what goes out, in entries.
 const DELIVERING_AHEAD: u64 = 4096;

@@ -83,6 +83,7 @@ impl Shard {
             };
             self.record(&mut turn, Fact::ExchangeDeclared(definition), true);
         }
+        self.recover_policies(now);
         let mut ids: Vec<_> = self.queues.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {

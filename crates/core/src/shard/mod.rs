@@ -11,11 +11,13 @@ mod checkpoint;
 mod close;
 mod consume;
 mod deliver;
+mod effective;
 mod exchange;
 mod expire;
 mod fetch;
 mod get;
 mod pass;
+mod policy;
 mod publish;
 mod queue;
 mod route;
@@ -36,6 +38,7 @@ use crate::content::ContentMemory;
 use crate::counters::Counters;
 use crate::effect::{Effects, Output, Reply};
 use crate::log::Log;
+use crate::policy::Policies;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::releases::Releases;
@@ -48,6 +51,7 @@ use crate::turn::Turn;
 use crate::ways::Ways;
 
 pub use checkpoint::Frozen;
+pub use effective::{Effective, Setting, SettingOrigin, SettingValue};
 pub use summary::{QueueSummary, Summary};
 
 /// What may be tuned of a shard.
@@ -136,6 +140,8 @@ pub struct Shard {
     /// Channels with a `basic.get` that waits for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
+    policies: Policies,
+    sweep: policy::Sweep,
     /// The index of the last topology fact: what reveals topology waits for it.
     topology_index: u64,
     counters: Counters,
@@ -169,6 +175,8 @@ impl Shard {
             touched: VecDeque::new(),
             parked: Vec::new(),
             timers: BTreeSet::new(),
+            policies: Policies::default(),
+            sweep: policy::Sweep::default(),
             topology_index: 0,
             counters: Counters::default(),
             targets: Targets::default(),
@@ -502,6 +510,8 @@ fn references(fact: &Fact) -> u32 {
         | Fact::QueueDeleted { .. }
         | Fact::Bound(_)
         | Fact::Unbound(_)
+        | Fact::PolicySet(_)
+        | Fact::PolicyCleared { .. }
         | Fact::Chunk(_)
         | Fact::Settled { .. }
         | Fact::Delivering { .. }

@@ -7,6 +7,7 @@ use menzil_model::fact::{Chunks, Entries, Entry, Extent, Published, Ranges, Why}
 use menzil_model::{Fact, Map, Message, QueueId, Sequence};
 
 use super::Shard;
+use super::policy::DROPPED_AT_ONCE;
 use crate::channel::{HeldPublish, Mode};
 use crate::command::{ChannelKey, PublishRef};
 use crate::consumer::Taker;
@@ -256,7 +257,7 @@ impl Shard {
         let durable = entries.iter().any(|entry| entry.durable);
         let mut dropped: Vec<(Fact, bool)> = Vec::new();
         for queue in pending.queues() {
-            if let Some((ranges, is_durable)) = self.overflow(queue, pending) {
+            if let Some((ranges, is_durable)) = self.overflow(queue, pending, DROPPED_AT_ONCE) {
                 let fact = Fact::Settled {
                     queue,
                     ranges,
@@ -289,9 +290,17 @@ impl Shard {
 
     /// The ready entries that a queue drops from its head because of what is pending, and
     /// whether the journal has any of them.
-    pub(super) fn overflow(&self, id: QueueId, pending: &Pending) -> Option<(Ranges, bool)> {
+    /// A limit that a policy lowers may leave many: no more than `at_once` go, besides as many as
+    /// are pending.
+    pub(super) fn overflow(
+        &self,
+        id: QueueId,
+        pending: &Pending,
+        at_once: usize,
+    ) -> Option<(Ranges, bool)> {
         let queue = self.queues.get(&id)?;
         let added = pending.of(id);
+        let at_once = at_once.saturating_add(added.len());
         let added_bytes: u64 = added.iter().map(|(_, bytes, _)| bytes).sum();
         if queue.settings.overflow != Overflow::DropHead
             || !queue.is_over(added.len() as u64, added_bytes)
@@ -316,7 +325,7 @@ impl Shard {
         let mut gone = Vec::new();
         let mut durable = false;
         for (sequence, body_bytes, is_durable) in ready.chain(added.iter().copied()) {
-            if !over(count, bytes) {
+            if !over(count, bytes) || gone.len() >= at_once {
                 break;
             }
             gone.push(sequence);
@@ -329,7 +338,12 @@ impl Shard {
 
     /// Drops what a requeue put over the limit.
     pub(super) fn enforce_limit(&mut self, turn: &mut Turn<'_>, queue: QueueId) {
-        if let Some((ranges, durable)) = self.overflow(queue, &Pending::default()) {
+        self.drop_over(turn, queue, usize::MAX);
+    }
+
+    /// Drops some of what is over the limit.
+    pub(super) fn drop_over(&mut self, turn: &mut Turn<'_>, queue: QueueId, at_once: usize) {
+        if let Some((ranges, durable)) = self.overflow(queue, &Pending::default(), at_once) {
             let fact = Fact::Settled {
                 queue,
                 ranges,

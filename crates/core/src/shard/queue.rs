@@ -350,7 +350,7 @@ fn check_equivalent(queue: &Queue, key: ChannelKey, declare: &QueueDeclare) -> R
     Ok(())
 }
 
-fn is_quorum(arguments: &Table) -> bool {
+pub(super) fn is_quorum(arguments: &Table) -> bool {
     matches!(
         arguments.find(b"x-queue-type"),
         Some(Value::LongString(b"quorum"))

@@ -3,6 +3,7 @@
 use menzil_model::{Map, Name, Set};
 
 use super::Shard;
+use super::policy::settings_of;
 use crate::counters::Counters;
 use crate::queue::QueueCounters;
 
@@ -105,6 +106,12 @@ impl Shard {
             .check_invariants(self.queues.values().map(|queue| queue.content));
         self.check_deliveries();
         self.check_consumers();
+        if !self.policies.is_empty() && self.sweep.is_over() {
+            for queue in self.queues.values() {
+                let settings = settings_of(&queue.definition, &self.policies);
+                assert_eq!(queue.settings, settings, "a policy did not reach a queue");
+            }
+        }
         for (at, id) in &self.timers {
             assert_eq!(self.queues.get(id).and_then(|queue| queue.timer), Some(*at));
         }

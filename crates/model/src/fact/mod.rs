@@ -15,6 +15,7 @@ mod decode;
 mod encode;
 mod packed;
 mod packing;
+mod policy;
 mod runs;
 mod tag;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use smallvec::SmallVec;
 pub use decode::{FactError, read_chunk, read_message, read_short_message};
 pub use packed::{Packed, PackedEntries, PackedSummary, StoredEntry};
 pub use packing::Packing;
+pub use policy::{ApplyTo, PolicyDefinition};
 
 use crate::{Class, ExchangeId, Message, Name, QueueId, Sequence, Table};
 
@@ -283,6 +285,15 @@ pub enum Fact {
     Bound(Binding),
     /// A binding is gone.
     Unbound(Binding),
+    /// A policy is there, in the place of the one that had its name.
+    PolicySet(PolicyDefinition),
+    /// A policy is gone.
+    PolicyCleared {
+        /// Which.
+        name: Name,
+        /// Among operator policies.
+        is_operator: bool,
+    },
     /// A part of a large body; named by the `Published` record that follows it.
     Chunk(Bytes),
     /// A message entered queues.
@@ -350,6 +361,8 @@ impl Fact {
             | Self::QueueDeleted { .. }
             | Self::Bound(_)
             | Self::Unbound(_)
+            | Self::PolicySet(_)
+            | Self::PolicyCleared { .. }
             | Self::Numbering { .. }
             | Self::QueueState { .. } => Class::Topology,
             Self::Chunk(_)
