@@ -43,7 +43,9 @@ pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};
 pub use scratch::Scratch;
 pub use shard::{
-    Effective, Frozen, QueueSummary, Setting, SettingOrigin, SettingValue, Shard, ShardSettings,
-    Summary,
+    Definition, Definitions, Effective, Frozen, QueueSummary, Setting, SettingOrigin, SettingValue,
+    Shard, ShardSettings, Summary,
 };
-pub use topology::{Routed, RoutingKeys, Targets, Topology, check_binding, strip_bcc};
+pub use topology::{
+    Grounds, Routed, RoutingKeys, Targets, Topology, check_binding, check_exchange, strip_bcc,
+};

@@ -10,6 +10,7 @@
 mod check;
 mod keys;
 mod pattern;
+mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use self::pattern::Pattern;
 
 pub use check::PolicyRequest;
 pub(crate) use keys::Key;
+pub(crate) use settings::{argument_of, settings_of};
 
 /// What a policy may be for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

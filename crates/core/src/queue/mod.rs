@@ -23,6 +23,8 @@ use crate::spare::Spare;
 pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
 pub(crate) use item::Item;
 pub(crate) use page::{Form, Page};
+#[cfg(test)]
+pub(crate) use settings::DeadLetters;
 pub(crate) use settings::{Asked, Overflow, RetryKind, Settings, compared, parse_expiration};
 
 /// Room that a `Delivering` fact reserves ahead of what goes out, in entries.

@@ -7,7 +7,7 @@ use menzil_model::fact::{Origin, Packed, Published, QueueDefinition, Range, Why}
 use menzil_model::{Fact, QueueId, Sequence};
 
 use super::Shard;
-use super::policy::settings_of;
+use crate::policy::settings_of;
 use crate::queue::{Item, Queue};
 use crate::releases::Counted;
 use crate::slots::Place;

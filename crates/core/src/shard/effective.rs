@@ -4,8 +4,7 @@ use bytes::Bytes;
 use menzil_model::{Name, Value};
 
 use super::Shard;
-use super::policy::{argument_of, subject_of};
-use crate::policy::{Given, Key, Subject};
+use crate::policy::{Given, Key, Subject, argument_of};
 use crate::refusal::Object;
 
 /// What an object is set to, once policies have reached it.
@@ -101,7 +100,7 @@ impl Shard {
     fn effective_of_queue(&self, name: &Name) -> Option<Vec<Setting>> {
         let id = self.topology.queue(name.as_bytes())?;
         let definition = &self.queues.get(&id)?.definition;
-        let subject = subject_of(definition);
+        let subject = Subject::of_queue(definition);
         let given = self.policies.given(subject, name.as_bytes());
         let wins = |given: &Given<'_>| {
             let argument = definition.arguments.find(&argument_of(given.key.name));

@@ -10,6 +10,7 @@ mod apply;
 mod checkpoint;
 mod close;
 mod consume;
+mod define;
 mod deliver;
 mod effective;
 mod exchange;
@@ -51,6 +52,7 @@ use crate::turn::Turn;
 use crate::ways::Ways;
 
 pub use checkpoint::Frozen;
+pub use define::{Definition, Definitions};
 pub use effective::{Effective, Setting, SettingOrigin, SettingValue};
 pub use summary::{QueueSummary, Summary};
 

@@ -5,17 +5,16 @@
 //! turn: until its turn comes an object does what it did before. Nothing of that is durable but
 //! the policies themselves; a restart works it out anew.
 
-use menzil_model::fact::{Destination, PolicyDefinition, QueueDefinition};
+use menzil_model::fact::{Destination, PolicyDefinition};
 use menzil_model::{ExchangeId, Fact, Name, QueueId, Value};
 
 use super::Shard;
 use super::exchange::ensure_room;
 use super::publish::Pending;
-use super::queue::is_quorum;
 use crate::effect::Effects;
 use crate::log::Log;
-use crate::policy::{POLICIES_MAX, Policies, Subject};
-use crate::queue::{Asked, Overflow, Settings};
+use crate::policy::{POLICIES_MAX, Subject, settings_of};
+use crate::queue::Overflow;
 use crate::refusal::Refusal;
 use crate::turn::Turn;
 
@@ -211,36 +210,4 @@ impl Shard {
         let left = self.overflow(id, &Pending::default(), 1);
         left.is_some()
     }
-}
-
-/// A queue's settings: its arguments and what policies say, key by key.
-pub(super) fn settings_of(queue: &QueueDefinition, policies: &Policies) -> Settings {
-    let is_quorum = is_quorum(&queue.arguments);
-    let subject = subject_of(queue);
-    let asked = Asked::of(&queue.name, &queue.arguments);
-    let mut asked = asked.unwrap_or_else(|_| Asked {
-        is_quorum,
-        ..Asked::default()
-    });
-    for given in policies.given(subject, queue.name.as_bytes()) {
-        let argument = queue.arguments.find(&argument_of(given.key.name));
-        let keeps = |own| given.key.keeps_argument(own, given.value, subject);
-        if !argument.is_some_and(keeps) {
-            given.key.set(given.value, &mut asked);
-        }
-    }
-    asked.resolve()
-}
-
-pub(super) fn subject_of(queue: &QueueDefinition) -> Subject {
-    if is_quorum(&queue.arguments) {
-        Subject::QuorumQueue
-    } else {
-        Subject::ClassicQueue
-    }
-}
-
-/// The argument of queues that says the same as a policy's key.
-pub(super) fn argument_of(key: &str) -> Vec<u8> {
-    [b"x-", key.as_bytes()].concat()
 }

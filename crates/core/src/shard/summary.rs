@@ -3,8 +3,8 @@
 use menzil_model::{Map, Name, Set};
 
 use super::Shard;
-use super::policy::settings_of;
 use crate::counters::Counters;
+use crate::policy::settings_of;
 use crate::queue::QueueCounters;
 
 /// Objects of a shard.

@@ -8,8 +8,10 @@
     reason = "a test may fail where it stands"
 )]
 
+mod hashes;
 mod history;
 mod outcomes;
+mod policies;
 mod queues;
 mod runs;
 mod support;
