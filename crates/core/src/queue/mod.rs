@@ -2,9 +2,11 @@
 
 mod index;
 mod item;
+mod key;
 mod page;
 mod settings;
 mod unsettled;
+mod window;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,8 +24,10 @@ use crate::spare::Spare;
 
 pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
 pub(crate) use item::Item;
+pub(crate) use key::key_of;
 pub(crate) use page::{Form, Page};
 pub(crate) use settings::{Overflow, Settings, compared, parse_expiration};
+pub(crate) use window::{FrozenWindow, Seen, Windows};
 
 /// Room that a `Delivering` fact reserves ahead of what goes out, in entries.
 const DELIVERING_AHEAD: u64 = 4096;
@@ -112,6 +116,8 @@ pub(crate) struct Queue {
     pub(crate) unused_since: u64,
     /// The one consumer that asked to be alone.
     pub(crate) exclusive_consumer: bool,
+    /// What it remembers of messages, if it deduplicates and had some.
+    pub(crate) windows: Option<Box<Windows>>,
 }
 
 /// Who is to hear of entries that are settled.
@@ -144,6 +150,8 @@ pub struct QueueCounters {
     pub damaged: u64,
     /// Publishes that the queue refused.
     pub refused: u64,
+    /// Publishes that it did not store because it had the message already.
+    pub deduplicated: u64,
 }
 
 impl QueueCounters {
@@ -178,7 +186,34 @@ impl Queue {
             unused_since: 0,
             timer: None,
             counters: QueueCounters::default(),
+            windows: None,
         }
+    }
+
+    /// Remembers what a message that it stores is known by.
+    pub(crate) fn remember(&mut self, seen: Seen, durable: bool) {
+        let Some(rule) = self.settings.deduplication.as_deref() else {
+            return;
+        };
+        let windows = self.windows.get_or_insert_with(|| Windows::new(rule));
+        let window = if durable {
+            &mut windows.durable
+        } else {
+            &mut windows.transient
+        };
+        window.add(seen, rule);
+    }
+
+    /// What a checkpoint has of the keys that it remembers.
+    pub(crate) fn freeze_window(&self) -> Option<FrozenWindow> {
+        let rule = self.settings.deduplication.as_deref()?;
+        Some(self.windows.as_ref()?.durable.freeze(rule))
+    }
+
+    /// How many of them there are.
+    pub(crate) fn keys_remembered(&self) -> u64 {
+        let windows = self.windows.as_ref();
+        windows.map_or(0, |windows| windows.durable.len())
     }
 
     /// Reads a little of each line of memory that an entry which is put in needs.
@@ -290,6 +325,10 @@ impl Queue {
     /// Checks sums and order; for tests.
     pub(crate) fn check_invariants(&self) {
         self.index.check_invariants();
+        if let Some(windows) = &self.windows {
+            windows.durable.check_invariants();
+            windows.transient.check_invariants();
+        }
         assert_eq!(
             self.counters.entered,
             self.counters.left() + self.index.len(),

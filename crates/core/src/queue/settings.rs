@@ -161,7 +161,7 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
 
 /// Arguments that this broker knows and does not act on, yet. Each goes from here with the
 /// change that makes it work.
-const UNSUPPORTED: [&str; 24] = [
+const UNSUPPORTED: [&str; 22] = [
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
@@ -182,8 +182,6 @@ const UNSUPPORTED: [&str; 24] = [
     "x-stream-max-segment-size-bytes",
     "x-stream-filter-size-bytes",
     "x-initial-cluster-size",
-    "x-deduplication",
-    "x-deduplication-header",
     "x-group-header",
     "x-retain-messages",
 ];

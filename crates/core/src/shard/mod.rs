@@ -10,6 +10,7 @@ mod apply;
 mod checkpoint;
 mod close;
 mod consume;
+mod deduplicate;
 mod deliver;
 mod exchange;
 mod expire;
@@ -507,7 +508,8 @@ fn references(fact: &Fact) -> u32 {
         | Fact::Delivering { .. }
         | Fact::Numbering { .. }
         | Fact::QueueState { .. }
-        | Fact::Page { .. } => 0,
+        | Fact::Page { .. }
+        | Fact::Seen { .. } => 0,
     }
 }
 

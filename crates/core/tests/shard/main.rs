@@ -8,6 +8,7 @@
     reason = "a test may fail where it stands"
 )]
 
+mod deduplication;
 mod history;
 mod outcomes;
 mod queues;

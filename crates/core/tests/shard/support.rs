@@ -374,6 +374,17 @@ impl World {
             expiration: expiration.map(str::as_bytes),
             ..Properties::default()
         };
+        self.publish_with(exchange, routing_key, body, mandatory, &properties)
+    }
+
+    pub(crate) fn publish_with(
+        &mut self,
+        exchange: &str,
+        routing_key: &str,
+        body: &str,
+        mandatory: bool,
+        properties: &Properties<'_>,
+    ) -> Vec<Seen> {
         let mut bytes = Vec::new();
         properties.write(&mut bytes);
         let chunk = self.settings.chunk_bytes;

@@ -44,7 +44,8 @@ impl Names {
             | Fact::Delivering { .. }
             | Fact::Numbering { .. }
             | Fact::QueueState { .. }
-            | Fact::Page { .. } => {}
+            | Fact::Page { .. }
+            | Fact::Seen { .. } => {}
         }
     }
 
@@ -106,6 +107,7 @@ impl Ids {
             | Fact::Delivering { queue, .. }
             | Fact::QueueState { queue, .. }
             | Fact::Page { queue, .. }
+            | Fact::Seen { queue, .. }
             | Fact::QueueDeleted { id: queue } => {
                 self.queues.insert(*queue);
             }
