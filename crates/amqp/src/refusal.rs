@@ -143,6 +143,14 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
         Refusal::ServerNamed { kind } => failed(format!(
             "Cannot declare a server-named queue for type rabbit_{kind}_queue"
         )),
+        Refusal::NamePrefixTooLong(prefix) => (
+            Code::PreconditionFailed,
+            join(&[
+                b"Queue name prefix '",
+                prefix.as_bytes(),
+                b"' exceeds the 64-byte limit",
+            ]),
+        ),
         Refusal::UserId { given, user } => (
             Code::PreconditionFailed,
             join(&[
@@ -389,6 +397,10 @@ mod tests {
                 Refusal::ServerNamed { kind: "quorum" },
                 "406 PRECONDITION_FAILED - Cannot declare a server-named queue for type \
                  rabbit_quorum_queue",
+            ),
+            (
+                Refusal::NamePrefixTooLong(Name::from("long")),
+                "406 PRECONDITION_FAILED - Queue name prefix 'long' exceeds the 64-byte limit",
             ),
             (
                 Refusal::UserId {

@@ -115,6 +115,8 @@ pub enum Refusal {
         /// The queue's type.
         kind: &'static str,
     },
+    /// The `x-name-prefix` of a name that is to be made up takes more than 64 bytes.
+    NamePrefixTooLong(Name),
     /// The `user_id` property names somebody else.
     UserId {
         /// The property.
