@@ -276,7 +276,8 @@ impl Shard {
         }
         let queue = self.queue_named(key, name)?;
         let (binding, exchange, durable) = self.binding_of(bind, queue)?;
-        check_binding(exchange.kind, &bind.arguments)?;
+        let (to, binding_key) = (binding.destination, binding.key.as_bytes());
+        check_binding(exchange, to, binding_key, &bind.arguments)?;
         self.record_bound(turn, binding, durable)?;
         turn.reply(key, bind.nowait, self.topology_index, Reply::QueueBindOk);
         Ok(())

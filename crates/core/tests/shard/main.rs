@@ -9,6 +9,7 @@
 )]
 
 mod deduplication;
+mod hashes;
 mod history;
 mod outcomes;
 mod queues;
