@@ -3,6 +3,7 @@
 use menzil_model::{Escaped, Name, Table, Value};
 
 use crate::refusal::{Object, Refusal};
+use crate::store::milliseconds_of;
 
 /// What happens when a length limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -200,18 +201,22 @@ const DEDUPLICATION_AGE: u64 = 600_000;
 /// Failed deliveries of a quorum queue's message where it is not said, as in RabbitMQ.
 const QUORUM_DELIVERY_LIMIT: u64 = 20;
 
-/// The arguments of one queue, as they are read.
-struct Arguments<'a> {
-    queue: &'a Name,
+/// The arguments of one object, as they are read.
+pub(crate) struct Arguments<'a> {
+    object: Object,
     table: &'a Table,
 }
 
 impl<'a> Arguments<'a> {
-    fn object(&self) -> Object {
-        Object::Queue(self.queue.clone())
+    pub(crate) fn new(object: Object, table: &'a Table) -> Self {
+        Self { object, table }
     }
 
-    fn invalid(&self, argument: &'static str, reason: String) -> Refusal {
+    fn object(&self) -> Object {
+        self.object.clone()
+    }
+
+    pub(crate) fn invalid(&self, argument: &'static str, reason: String) -> Refusal {
         Refusal::InvalidArgument {
             object: self.object(),
             argument: Name::from(argument),
@@ -224,7 +229,11 @@ impl<'a> Arguments<'a> {
     }
 
     /// A whole number from `first` on.
-    fn number(&self, argument: &'static str, first: i128) -> Result<Option<u64>, Refusal> {
+    pub(crate) fn number(
+        &self,
+        argument: &'static str,
+        first: i128,
+    ) -> Result<Option<u64>, Refusal> {
         let value = self.find(argument);
         let number = value.map(|value| non_negative(&value, first)).transpose();
         number.map_err(|reason| self.invalid(argument, reason))
@@ -248,6 +257,20 @@ impl<'a> Arguments<'a> {
     /// Milliseconds.
     fn time(&self, argument: &'static str, first: i128) -> Result<Option<u64>, Refusal> {
         self.bounded(argument, first, TTL_MAX, "value_too_large")
+    }
+
+    /// Milliseconds, or a text such as `7D`; not none.
+    pub(crate) fn interval(&self, argument: &'static str) -> Result<Option<u64>, Refusal> {
+        let Some(Value::LongString(text)) = self.find(argument) else {
+            return self.time(argument, 1);
+        };
+        match milliseconds_of(text).filter(|time| *time > 0) {
+            Some(time) if time > TTL_MAX => {
+                Err(self.invalid(argument, format!("{{value_too_large,{time}}}")))
+            }
+            Some(time) => Ok(Some(time)),
+            None => Err(self.invalid(argument, "invalid_interval".to_owned())),
+        }
     }
 
     fn text(&self, argument: &'static str) -> Result<Option<&'a [u8]>, Refusal> {
@@ -360,7 +383,7 @@ impl<'a> Arguments<'a> {
 impl Settings {
     /// Reads and checks the arguments of a queue of that name.
     pub(crate) fn parse(queue: &Name, table: &Table) -> Result<Self, Refusal> {
-        let arguments = Arguments { queue, table };
+        let arguments = Arguments::new(Object::Queue(queue.clone()), table);
         if let Some((name, _)) = table
             .fields()
             .find(|(name, _)| UNSUPPORTED.iter().any(|known| known.as_bytes() == *name))

@@ -9,16 +9,16 @@ use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag, compare_text};
 use crate::log::Log;
 use crate::refusal::{Object, Refusal};
+use crate::store::Retention;
 use crate::topology::check_binding;
 use crate::turn::Turn;
 
 /// Exchange types that RabbitMQ or its common plugins have and this broker has not, yet.
-const UNSUPPORTED_KINDS: [&str; 9] = [
+const UNSUPPORTED_KINDS: [&str; 8] = [
     "x-consistent-hash",
     "x-modulus-hash",
     "x-local-random",
     "x-random",
-    "x-recent-history",
     "x-delayed-message",
     "x-jms-topic",
     "x-message-deduplication",
@@ -26,16 +26,12 @@ const UNSUPPORTED_KINDS: [&str; 9] = [
 ];
 
 /// Exchange arguments that are planned and not built.
-const UNSUPPORTED_ARGUMENTS: [&str; 9] = [
+const UNSUPPORTED_ARGUMENTS: [&str; 5] = [
     "x-delayed-type",
     "x-delayed",
-    "x-retain-messages",
-    "x-retain-bytes",
-    "x-retain-age",
     "hash-header",
     "hash-property",
     "x-max-weight",
-    "x-recent-history-length",
 ];
 
 /// The predeclared exchanges: name, kind, internal.
@@ -137,6 +133,7 @@ impl Shard {
             return Err(Refusal::ReservedPrefix(object));
         }
         check_arguments(&declare.arguments, &object)?;
+        Retention::read(kind, &declare.arguments, || object.clone())?;
         let definition = ExchangeDefinition {
             id: ExchangeId(self.next_exchange),
             name: declare.exchange.clone(),
@@ -395,6 +392,15 @@ fn check_arguments(arguments: &Table, object: &Object) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Arguments that take part in redeclare equivalence. In RabbitMQ only the first does.
+const COMPARED: [&str; 5] = [
+    "alternate-exchange",
+    "atomic-routing",
+    "x-retain-messages",
+    "x-retain-bytes",
+    "x-retain-age",
+];
+
 /// RabbitMQ compares type, flags, and of the arguments only the alternate exchange.
 fn check_equivalent(
     current: &ExchangeDefinition,
@@ -407,7 +413,7 @@ fn check_equivalent(
     compare_flag(of, "durable", declare.durable, current.durable)?;
     compare_flag(of, "auto_delete", declare.auto_delete, current.auto_delete)?;
     compare_flag(of, "internal", declare.internal, current.internal)?;
-    for argument in ["alternate-exchange", "atomic-routing"] {
+    for argument in COMPARED {
         compare_argument(of, argument, None, &declare.arguments, &current.arguments)?;
     }
     Ok(())

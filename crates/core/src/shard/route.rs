@@ -88,6 +88,8 @@ impl Shard {
             .topology
             .route(exchange, &keys, properties.headers, &mut targets);
         route.queues.extend_from_slice(targets.queues());
+        route.queues.extend_from_slice(targets.stores());
+        route.stores = targets.stores().len();
         self.targets = targets;
         let known = self.look_at_queues(route);
         route.is_unlimited = known.is_unlimited;

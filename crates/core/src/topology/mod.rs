@@ -30,6 +30,7 @@ mod tests;
 
 pub use carbon_copy::{RoutingKeys, strip_bcc};
 pub use criteria::check_binding;
+pub(crate) use term::Term;
 pub use walk::{Routed, Targets};
 
 use bytes::Bytes;

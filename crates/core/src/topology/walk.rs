@@ -7,7 +7,7 @@
 
 use menzil_model::fact::Destination;
 use menzil_model::table::Fields;
-use menzil_model::{ExchangeId, QueueId};
+use menzil_model::{ExchangeId, QueueId, Value};
 
 use super::Topology;
 use super::carbon_copy::RoutingKeys;
@@ -39,6 +39,8 @@ struct Reached {
     /// Numbers of the points that were reached.
     marks: Marks,
     queues: Vec<QueueId>,
+    /// Stores of the exchanges that it passed, each once.
+    stores: Vec<QueueId>,
     /// Numbers of the exchanges, in the order first reached.
     exchanges: Vec<usize>,
 }
@@ -54,6 +56,11 @@ impl Targets {
         &self.reached.queues
     }
 
+    /// The stores of exchanges that are to keep the last message.
+    pub fn stores(&self) -> &[QueueId] {
+        &self.reached.stores
+    }
+
     /// How many bindings and nodes of topic and headers exchanges were looked at, over all
     /// messages.
     pub fn visits(&self) -> u64 {
@@ -65,6 +72,7 @@ impl Reached {
     fn clear(&mut self) {
         self.marks.clear();
         self.queues.clear();
+        self.stores.clear();
         self.exchanges.clear();
     }
 
@@ -118,6 +126,11 @@ impl Topology {
         reached: &mut Reached,
         scratch: &mut Scratch,
     ) {
+        if let Some(store) = exchange.store
+            && !(exchange.has_history() && is_not_for_history(headers))
+        {
+            reached.stores.push(store);
+        }
         let mut any = false;
         if matches!(exchange.index, Index::Default) {
             for key in keys.iter() {
@@ -146,3 +159,10 @@ impl Topology {
         }
     }
 }
+
+/// The message asks recent history not to keep it.
+fn is_not_for_history(mut headers: Fields<'_>) -> bool {
+    headers.any(|(name, value)| name == NO_STORE && matches!(value, Value::Bool(true)))
+}
+
+const NO_STORE: &[u8] = b"x-recent-history-no-store";

@@ -46,9 +46,20 @@ pub enum ExchangeKind {
     Topic = 3,
     /// Header names and values.
     Headers = 4,
+    /// Every binding, and to each new one what passed of late.
+    RecentHistory = 9,
 }
 
 impl ExchangeKind {
+    /// Each of them.
+    pub const ALL: [Self; 5] = [
+        Self::Direct,
+        Self::Fanout,
+        Self::Topic,
+        Self::Headers,
+        Self::RecentHistory,
+    ];
+
     /// The kind of that type name, as in `exchange.declare`.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Some(match name {
@@ -56,6 +67,7 @@ impl ExchangeKind {
             b"fanout" => Self::Fanout,
             b"topic" => Self::Topic,
             b"headers" => Self::Headers,
+            b"x-recent-history" => Self::RecentHistory,
             _ => return None,
         })
     }
@@ -67,13 +79,12 @@ impl ExchangeKind {
             Self::Fanout => "fanout",
             Self::Topic => "topic",
             Self::Headers => "headers",
+            Self::RecentHistory => "x-recent-history",
         }
     }
 
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Direct, Self::Fanout, Self::Topic, Self::Headers]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -303,6 +314,13 @@ pub enum Fact {
         /// The first sequence that was certainly not delivered.
         below: Sequence,
     },
+    /// Messages that earlier records hold entered a queue: entries by reference, no content.
+    Copied {
+        /// Which queue.
+        queue: QueueId,
+        /// The entries.
+        entries: Packed,
+    },
     /// Facts that hold together or not at all.
     Group(Vec<Self>),
     /// Checkpoint: the next ids to give out.
@@ -340,6 +358,14 @@ pub enum Content {
 }
 
 impl Fact {
+    /// The facts of a group, or else the fact alone.
+    pub fn parts(&self) -> &[Self] {
+        if let Self::Group(facts) = self {
+            return facts;
+        }
+        std::slice::from_ref(self)
+    }
+
     /// What a damaged record of it would mean.
     pub fn class(&self) -> Class {
         match self {
@@ -356,6 +382,7 @@ impl Fact {
             | Self::Published(_)
             | Self::Settled { .. }
             | Self::Delivering { .. }
+            | Self::Copied { .. }
             | Self::Page { .. } => Class::Message,
             Self::Group(facts) => facts
                 .iter()

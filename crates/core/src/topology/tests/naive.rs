@@ -92,7 +92,7 @@ impl Naive {
         }
         let takes = |binding: &&Binding| match exchange.kind {
             ExchangeKind::Direct => keys.contains(&binding.key.as_bytes()),
-            ExchangeKind::Fanout => true,
+            ExchangeKind::Fanout | ExchangeKind::RecentHistory => true,
             ExchangeKind::Topic => keys
                 .iter()
                 .any(|key| topic(&words(binding.key.as_bytes()), &words(key))),
