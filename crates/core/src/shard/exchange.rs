@@ -10,15 +10,11 @@ use crate::equivalence::{Compared, compare_argument, compare_flag, compare_text}
 use crate::log::Log;
 use crate::refusal::{Object, Refusal};
 use crate::store::Retention;
-use crate::topology::check_binding;
+use crate::topology::{check_binding, check_exchange};
 use crate::turn::Turn;
 
 /// Exchange types that RabbitMQ or its common plugins have and this broker has not, yet.
-const UNSUPPORTED_KINDS: [&str; 8] = [
-    "x-consistent-hash",
-    "x-modulus-hash",
-    "x-local-random",
-    "x-random",
+const UNSUPPORTED_KINDS: [&str; 4] = [
     "x-delayed-message",
     "x-jms-topic",
     "x-message-deduplication",
@@ -26,13 +22,7 @@ const UNSUPPORTED_KINDS: [&str; 8] = [
 ];
 
 /// Exchange arguments that are planned and not built.
-const UNSUPPORTED_ARGUMENTS: [&str; 5] = [
-    "x-delayed-type",
-    "x-delayed",
-    "hash-header",
-    "hash-property",
-    "x-max-weight",
-];
+const UNSUPPORTED_ARGUMENTS: [&str; 2] = ["x-delayed-type", "x-delayed"];
 
 /// The predeclared exchanges: name, kind, internal.
 const PREDECLARED: [(&str, ExchangeKind, bool); 7] = [
@@ -51,6 +41,7 @@ impl Shard {
     /// last [`Shard::apply`] and after [`Shard::needs`].
     pub fn start(&mut self, now: u64, name: &Name, log: &mut dyn Log) {
         self.releases.start();
+        self.targets.seed(now);
         let mut effects = Vec::new();
         let mut turn = Turn {
             now,
@@ -133,6 +124,7 @@ impl Shard {
             return Err(Refusal::ReservedPrefix(object));
         }
         check_arguments(&declare.arguments, &object)?;
+        check_exchange(kind, &declare.arguments, &object)?;
         Retention::read(kind, &declare.arguments, || object.clone())?;
         let definition = ExchangeDefinition {
             id: ExchangeId(self.next_exchange),
@@ -193,7 +185,8 @@ impl Shard {
         bind: &ExchangeBind,
     ) -> Result<(), Refusal> {
         let [source, destination] = self.exchange_pair(bind)?;
-        check_binding(source.kind, &bind.arguments)?;
+        let to = Destination::Exchange(destination.id);
+        check_binding(source, to, bind.routing_key.as_bytes(), &bind.arguments)?;
         let (binding, durable) = binding_between(source, destination, bind);
         self.record_bound(turn, binding, durable)?;
         turn.reply(key, bind.nowait, self.topology_index, Reply::ExchangeBindOk);
@@ -392,10 +385,12 @@ fn check_arguments(arguments: &Table, object: &Object) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Arguments that take part in redeclare equivalence. In RabbitMQ only the first does.
-const COMPARED: [&str; 5] = [
+/// Arguments that take part in redeclare equivalence. In RabbitMQ only the first does; the others
+/// are this broker's own.
+const COMPARED: [&str; 6] = [
     "alternate-exchange",
     "atomic-routing",
+    "x-max-weight",
     "x-retain-messages",
     "x-retain-bytes",
     "x-retain-age",

@@ -72,9 +72,15 @@ fn what_only_a_store_takes_is_unroutable_and_kept() {
         (1, 1, 0)
     );
     assert_eq!(retained(&world), 2);
+    // In turn, so that the way is not the channel's last one.
+    for (number, routing_key) in (3..).zip(["a", "b", "a"]) {
+        assert_eq!(world.publish("x", routing_key, ""), [Seen::Acked(number)]);
+    }
+    assert_eq!(world.shard.counters().unroutable_dropped, 4);
+    assert_eq!(retained(&world), 3);
     world.log.full = true;
-    assert_eq!(world.publish("x", "", "3"), [Seen::Nacked(3)]);
-    assert_eq!(retained(&world), 2);
+    assert_eq!(world.publish("x", "", "6"), [Seen::Nacked(6)]);
+    assert_eq!(retained(&world), 3);
 }
 
 #[test]

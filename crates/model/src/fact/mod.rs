@@ -46,17 +46,29 @@ pub enum ExchangeKind {
     Topic = 3,
     /// Header names and values.
     Headers = 4,
+    /// One destination, by a hash of the message and by weights.
+    ConsistentHash = 5,
+    /// One destination, by a hash of the routing keys and by their number.
+    ModulusHash = 6,
+    /// One destination by chance.
+    Random = 7,
+    /// One queue of this node by chance.
+    LocalRandom = 8,
     /// Every binding, and to each new one what passed of late.
     RecentHistory = 9,
 }
 
 impl ExchangeKind {
-    /// Each of them.
-    pub const ALL: [Self; 5] = [
+    /// Every kind.
+    pub const ALL: [Self; 9] = [
         Self::Direct,
         Self::Fanout,
         Self::Topic,
         Self::Headers,
+        Self::ConsistentHash,
+        Self::ModulusHash,
+        Self::Random,
+        Self::LocalRandom,
         Self::RecentHistory,
     ];
 
@@ -67,6 +79,10 @@ impl ExchangeKind {
             b"fanout" => Self::Fanout,
             b"topic" => Self::Topic,
             b"headers" => Self::Headers,
+            b"x-consistent-hash" => Self::ConsistentHash,
+            b"x-modulus-hash" => Self::ModulusHash,
+            b"x-random" => Self::Random,
+            b"x-local-random" => Self::LocalRandom,
             b"x-recent-history" => Self::RecentHistory,
             _ => return None,
         })
@@ -79,6 +95,10 @@ impl ExchangeKind {
             Self::Fanout => "fanout",
             Self::Topic => "topic",
             Self::Headers => "headers",
+            Self::ConsistentHash => "x-consistent-hash",
+            Self::ModulusHash => "x-modulus-hash",
+            Self::Random => "x-random",
+            Self::LocalRandom => "x-local-random",
             Self::RecentHistory => "x-recent-history",
         }
     }
