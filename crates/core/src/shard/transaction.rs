@@ -117,17 +117,16 @@ impl Shard {
         let mut volatile = Vec::new();
         let mut after = 0;
         for (held, intake) in transaction.publishes.iter().zip(intakes) {
-            let entries = intake.entries;
-            after = after.max(intake.duplicates.after);
+            self.counters.routed += u64::from(intake.reaches_a_queue());
             self.count_duplicates(&intake.duplicates);
+            after = after.max(intake.duplicates.after);
+            let entries = intake.entries;
             if entries.is_empty() {
-                self.counters.routed += u64::from(!intake.duplicates.is_empty());
                 continue;
             }
             for entry in &entries {
                 self.touch(entry.queue);
             }
-            self.counters.routed += 1;
             let keep = entries.iter().any(|entry| entry.durable);
             let references = if keep { entries.len() } else { 0 };
             let extent = write_chunks(turn, &held.message, references);

@@ -44,6 +44,7 @@ impl Names {
             | Fact::Delivering { .. }
             | Fact::Numbering { .. }
             | Fact::QueueState { .. }
+            | Fact::Copied { .. }
             | Fact::Page { .. }
             | Fact::Seen { .. } => {}
         }
@@ -106,6 +107,7 @@ impl Ids {
             Fact::Settled { queue, .. }
             | Fact::Delivering { queue, .. }
             | Fact::QueueState { queue, .. }
+            | Fact::Copied { queue, .. }
             | Fact::Page { queue, .. }
             | Fact::Seen { queue, .. }
             | Fact::QueueDeleted { id: queue } => {

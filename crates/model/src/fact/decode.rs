@@ -130,6 +130,10 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
             Fact::Group(facts)
         }
         tag::GROUP => return Err(FactError::Invalid("group inside a group")),
+        tag::COPIED => {
+            let (queue, entries) = decode_packed(&mut reader)?;
+            Fact::Copied { queue, entries }
+        }
         tag::NUMBERING => Fact::Numbering {
             exchange: reader.varint()?,
             queue: reader.varint()?,
@@ -140,8 +144,7 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
             below: Sequence(reader.varint()?),
         },
         tag::PAGE => {
-            let queue = QueueId(reader.varint()?);
-            let (entries, _) = Packed::read(reader.bytes(reader.rest().len())?)?;
+            let (queue, entries) = decode_packed(&mut reader)?;
             Fact::Page { queue, entries }
         }
         tag::SEEN => Fact::Seen {
@@ -155,6 +158,12 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
     } else {
         Err(FactError::Trailing)
     }
+}
+
+fn decode_packed(reader: &mut Reader<'_>) -> Result<(QueueId, Packed), FactError> {
+    let queue = QueueId(reader.varint()?);
+    let (entries, _) = Packed::read(reader.bytes(reader.rest().len())?)?;
+    Ok((queue, entries))
 }
 
 fn length(reader: &mut Reader<'_>) -> Result<usize, FactError> {

@@ -56,11 +56,13 @@ pub enum ExchangeKind {
     Random = 7,
     /// One queue of this node by chance.
     LocalRandom = 8,
+    /// Every binding, and to each new one what passed of late.
+    RecentHistory = 9,
 }
 
 impl ExchangeKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Direct,
         Self::Fanout,
         Self::Topic,
@@ -69,6 +71,7 @@ impl ExchangeKind {
         Self::ModulusHash,
         Self::Random,
         Self::LocalRandom,
+        Self::RecentHistory,
     ];
 
     /// The kind of that type name, as in `exchange.declare`.
@@ -82,6 +85,7 @@ impl ExchangeKind {
             b"x-modulus-hash" => Self::ModulusHash,
             b"x-random" => Self::Random,
             b"x-local-random" => Self::LocalRandom,
+            b"x-recent-history" => Self::RecentHistory,
             _ => return None,
         })
     }
@@ -97,6 +101,7 @@ impl ExchangeKind {
             Self::ModulusHash => "x-modulus-hash",
             Self::Random => "x-random",
             Self::LocalRandom => "x-local-random",
+            Self::RecentHistory => "x-recent-history",
         }
     }
 
@@ -333,6 +338,13 @@ pub enum Fact {
         /// The first sequence that was certainly not delivered.
         below: Sequence,
     },
+    /// Messages that earlier records hold entered a queue: entries by reference, no content.
+    Copied {
+        /// Which queue.
+        queue: QueueId,
+        /// The entries.
+        entries: Packed,
+    },
     /// Facts that hold together or not at all.
     Group(Vec<Self>),
     /// Checkpoint: the next ids to give out.
@@ -377,6 +389,14 @@ pub enum Content {
 }
 
 impl Fact {
+    /// The facts of a group, or else the fact alone.
+    pub fn parts(&self) -> &[Self] {
+        if let Self::Group(facts) = self {
+            return facts;
+        }
+        std::slice::from_ref(self)
+    }
+
     /// What a damaged record of it would mean.
     pub fn class(&self) -> Class {
         match self {
@@ -393,6 +413,7 @@ impl Fact {
             | Self::Published(_)
             | Self::Settled { .. }
             | Self::Delivering { .. }
+            | Self::Copied { .. }
             | Self::Page { .. }
             | Self::Seen { .. } => Class::Message,
             Self::Group(facts) => facts

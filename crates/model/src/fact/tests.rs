@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::TableBuilder;
-use crate::Value;
+use crate::{StorePurpose, Value};
 use proptest::prelude::*;
 use smallvec::smallvec;
 
@@ -145,6 +145,10 @@ fn samples() -> Vec<Fact> {
                     at,
                 })
                 .to_vec(),
+        },
+        Fact::Copied {
+            queue: QueueId::store_of(ExchangeId(3), StorePurpose::Retention),
+            entries: page(),
         },
     ]
 }
