@@ -13,4 +13,5 @@ mod history;
 mod outcomes;
 mod queues;
 mod runs;
+mod stores;
 mod support;
