@@ -31,7 +31,7 @@ const DEFINITION_BYTES_MAX: usize = 16 << 10;
 impl PolicyRequest<'_> {
     /// The policy, or what is wrong: a text for each part, as RabbitMQ lists them.
     pub fn check(&self) -> Result<PolicyDefinition, Vec<String>> {
-        let name = Name::new(self.name).ok_or("name must not exceed 255 bytes".to_owned());
+        let name = Name::new(self.name).ok_or_else(|| "name must not exceed 255 bytes".to_owned());
         let priority = self.priority();
         let pattern = self.pattern();
         let apply_to = self.apply_to();
@@ -93,12 +93,13 @@ impl PolicyRequest<'_> {
         let Some(value) = self.apply_to else {
             return Ok(ApplyTo::All);
         };
-        let given = match value {
-            Value::LongString(text) => match ApplyTo::from_name(text) {
-                Some(apply_to) => return Ok(apply_to),
-                None => Escaped(text).to_string(),
-            },
-            other => Term(other).to_string(),
+        let given = if let Value::LongString(text) = value {
+            if let Some(apply_to) = ApplyTo::from_name(text) {
+                return Ok(apply_to);
+            }
+            Escaped(text).to_string()
+        } else {
+            Term(value).to_string()
         };
         Err(format!(
             "apply-to '{given}' unrecognised; should be one of: 'queues', 'classic_queues',  \

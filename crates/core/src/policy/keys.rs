@@ -42,15 +42,16 @@ impl Merge {
     /// Whether the own value wins.
     pub(crate) fn keeps_own(self, own: Value<'_>, imposed: Value<'_>, subject: Subject) -> bool {
         let numbers = own.as_integer().zip(imposed.as_integer());
-        match (self, numbers) {
-            (Self::Own, _) => true,
-            (Self::Imposed, _) => false,
-            (Self::ByType, _) => subject != Subject::QuorumQueue,
-            (Self::Lower, Some((own, imposed))) => own <= imposed,
-            (Self::Higher, Some((own, imposed))) => own >= imposed,
-            (Self::Limit, Some((own, imposed))) if own < 0 || imposed < 0 => own >= imposed,
-            (Self::Limit, Some((own, imposed))) => own <= imposed,
-            (Self::Lower | Self::Higher | Self::Limit, None) => false,
+        let is_lower = numbers.is_some_and(|(own, imposed)| own <= imposed);
+        let is_higher = numbers.is_some_and(|(own, imposed)| own >= imposed);
+        let is_unlimited = numbers.is_some_and(|(own, imposed)| own < 0 || imposed < 0);
+        match self {
+            Self::Own => true,
+            Self::Imposed => false,
+            Self::ByType => subject != Subject::QuorumQueue,
+            Self::Higher => is_higher,
+            Self::Limit if is_unlimited => is_higher,
+            Self::Lower | Self::Limit => is_lower,
         }
     }
 }

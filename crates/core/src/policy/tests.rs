@@ -315,7 +315,7 @@ struct Said {
 }
 
 /// What arguments or a policy say.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Values {
     max_length: Option<i64>,
     message_ttl: Option<i64>,
@@ -389,7 +389,7 @@ fn chosen(said: &[Said], is_operator: bool, queue: &str, is_quorum: bool) -> Val
     matching.sort_by_key(|one| (-one.priority, one.name));
     let mut values = Values::default();
     for one in matching {
-        values = values.or(one.values.clone());
+        values = values.or(one.values);
         if !one.layered {
             break;
         }

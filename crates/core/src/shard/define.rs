@@ -66,7 +66,10 @@ impl Definitions {
 impl Shard {
     /// Whether all of them can be carried out: the first that cannot, by number, and why. Room on
     /// the disk is not looked at.
-    pub fn check_definitions(&self, definitions: &Definitions) -> Result<(), (usize, Refusal)> {
+    pub fn check_definitions(
+        &self,
+        definitions: &Definitions,
+    ) -> Result<(), Box<(usize, Refusal)>> {
         let mut planned = Topology::default();
         let mut new_policies = [0; 2];
         for (number, definition) in definitions.iter().enumerate() {
@@ -106,7 +109,7 @@ impl Shard {
                     }
                 }
             };
-            checked.map_err(|refusal| (number, refusal))?;
+            checked.map_err(|refusal| Box::new((number, refusal)))?;
         }
         Ok(())
     }

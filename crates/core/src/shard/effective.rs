@@ -55,10 +55,12 @@ impl SettingValue {
         if let Some(number) = number.and_then(|number| i64::try_from(number).ok()) {
             return Self::Integer(number);
         }
-        match value {
-            Value::LongString(text) => Self::Text(Bytes::copy_from_slice(text)),
-            Value::Bool(flag) => Self::Flag(flag),
-            other => Self::Other(other.type_name()),
+        if let Value::LongString(text) = value {
+            Self::Text(Bytes::copy_from_slice(text))
+        } else if let Value::Bool(flag) = value {
+            Self::Flag(flag)
+        } else {
+            Self::Other(value.type_name())
         }
     }
 }

@@ -109,7 +109,8 @@ impl Shard {
     fn list_objects(&mut self) {
         let exchanges = self.topology.exchanges().map(|exchange| exchange.id);
         let exchanges = exchanges.map(Destination::Exchange);
-        let queues = self.queues.keys().copied().map(Destination::Queue);
+        let queues = self.queues.keys().filter(|id| !id.is_store());
+        let queues = queues.map(|id| Destination::Queue(*id));
         let mut left: Vec<_> = queues.chain(exchanges).collect();
         // Taken from the end: exchanges first, the oldest of each first.
         left.sort_unstable_by(|a, b| b.cmp(a));
@@ -128,7 +129,7 @@ impl Shard {
                 Some(Destination::Exchange(id)) => self.refresh_exchange(id),
                 Some(Destination::Queue(id)) => {
                     any |= self.refresh_queue(turn.now, id);
-                    if self.drop_over_limit(turn, id) {
+                    if self.drop_what_is_over(turn, id) {
                         self.sweep.left.push(Destination::Queue(id));
                         break;
                     }
@@ -158,8 +159,8 @@ impl Shard {
             return;
         }
         // A crash may have come before a limit was enforced.
-        let over = self.queues.iter().filter(|(_, queue)| {
-            queue.settings.overflow == Overflow::DropHead && queue.is_over(0, 0)
+        let over = self.queues.iter().filter(|(id, queue)| {
+            !id.is_store() && queue.settings.overflow == Overflow::DropHead && queue.is_over(0, 0)
         });
         let mut left: Vec<_> = over.map(|(id, _)| Destination::Queue(*id)).collect();
         left.sort_unstable_by(|a, b| b.cmp(a));
@@ -205,7 +206,7 @@ impl Shard {
     }
 
     /// Drops ready entries that a new limit has no room for. True where more are left.
-    fn drop_over_limit(&mut self, turn: &mut Turn<'_>, id: QueueId) -> bool {
+    fn drop_what_is_over(&mut self, turn: &mut Turn<'_>, id: QueueId) -> bool {
         self.drop_over(turn, id, DROPPED_AT_ONCE);
         let left = self.overflow(id, &Pending::default(), 1);
         left.is_some()

@@ -8,10 +8,12 @@
     reason = "a test may fail where it stands"
 )]
 
+mod deduplication;
 mod hashes;
 mod history;
 mod outcomes;
 mod policies;
 mod queues;
 mod runs;
+mod stores;
 mod support;
