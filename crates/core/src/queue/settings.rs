@@ -161,11 +161,10 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
 
 /// Arguments that this broker knows and does not act on, yet. Each goes from here with the
 /// change that makes it work.
-const UNSUPPORTED: [&str; 24] = [
+const UNSUPPORTED: [&str; 23] = [
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
-    "x-max-priority",
     "x-single-active-consumer",
     "x-delivery-limit",
     "x-consumer-timeout",
@@ -551,11 +550,11 @@ mod tests {
 
     #[test]
     fn what_is_not_built_is_refused_by_name() {
-        let refusal = parse("x-max-priority", Value::U8(5)).unwrap_err();
+        let refusal = parse("x-single-active-consumer", Value::Bool(true)).unwrap_err();
         let Refusal::UnsupportedArgument { argument, .. } = refusal else {
             panic!("{refusal:?}")
         };
-        assert_eq!(argument, Name::from("x-max-priority"));
+        assert_eq!(argument, Name::from("x-single-active-consumer"));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod history;
 mod outcomes;
+mod priorities;
 mod queues;
 mod runs;
 mod support;
