@@ -64,8 +64,12 @@ impl Mark {
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     one: Mark,
-    classes: Option<Box<BTreeMap<u64, Mark>>>,
+    classes: Option<Box<Classes>>,
 }
+
+/// By the start of the class.
+#[derive(Debug, Default)]
+struct Classes(BTreeMap<u64, Mark>);
 
 impl Marks {
     pub(crate) fn new(order: Order) -> Self {
@@ -89,7 +93,7 @@ impl Marks {
     pub(crate) fn due(&self, sequence: Sequence) -> Option<Sequence> {
         match &self.classes {
             None => self.one.due(sequence),
-            Some(classes) => match classes.get(&class_start(sequence)) {
+            Some(classes) => match classes.0.get(&class_start(sequence)) {
                 None => Mark::default().due(sequence),
                 Some(mark) => mark.due(sequence),
             },
@@ -108,7 +112,7 @@ impl Marks {
             None => &mut self.one,
             Some(classes) => {
                 let start = class_start(sequence);
-                classes.entry(start).or_insert(Mark {
+                classes.0.entry(start).or_insert_with(|| Mark {
                     below: start,
                     delivered_below: start,
                     ..Mark::default()
@@ -130,7 +134,7 @@ impl Marks {
     fn all(&self) -> impl Iterator<Item = &Mark> {
         let one = self.classes.is_none().then_some(&self.one);
         one.into_iter()
-            .chain(self.classes.iter().flat_map(|classes| classes.values()))
+            .chain(self.classes.iter().flat_map(|classes| classes.0.values()))
     }
 
     /// After recovery every entry below a mark counts as delivered; `next` is the next that
@@ -139,7 +143,7 @@ impl Marks {
         match &mut self.classes {
             None => self.one.recovered(next),
             Some(classes) => {
-                for (start, mark) in classes.iter_mut() {
+                for (start, mark) in &mut classes.0 {
                     mark.recovered(start + next);
                 }
             }

@@ -47,7 +47,7 @@ fn the_highest_goes_first_and_what_comes_back_to_the_front_of_its_own() {
     let mut world = World::new();
     declare(&mut world, 5, &[]);
     for priority in [Some(1), Some(2), Some(3), Some(5), Some(9), None] {
-        let body = priority.map_or("none".to_owned(), |priority| priority.to_string());
+        let body = priority.map_or_else(|| "none".to_owned(), |priority| priority.to_string());
         world.publish_with_priority("q", priority, &body);
     }
     let got = |seen: &[Seen]| match seen {

@@ -77,7 +77,9 @@ impl Index {
             let at = keep.max(self.head.len() - self.page_entries);
             let mut entries: Vec<Held> = self.head.split_off(at).into();
             // Their messages may be under way: they will not be found here any more.
-            entries.iter_mut().for_each(|held| held.asked = false);
+            for held in &mut entries {
+                held.asked = false;
+            }
             if let Some(page) = Page::seal(entries, &self.shelf) {
                 self.pages.push_front(page);
             }
@@ -111,9 +113,10 @@ impl Index {
         let mut last = page.last;
         if page.count > entries_max as u64 {
             let grows_here = known.is_some_and(|spot| page.count_up_to(spot.newest) == place);
-            let (cut, closes_front) = match grows_here {
-                true => (place + 1, place + 1 >= self.page_entries),
-                false => (self.page_entries, true),
+            let (cut, closes_front) = if grows_here {
+                (place + 1, place + 1 >= self.page_entries)
+            } else {
+                (self.page_entries, true)
             };
             last = self.split_page(at, cut, closes_front).unwrap_or(last);
         }

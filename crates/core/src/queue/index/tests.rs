@@ -1,5 +1,7 @@
 //! The index against one sorted list of all entries and who is out.
 
+use std::collections::btree_map::Entry;
+
 use super::*;
 use crate::testing::MemoryScratch;
 use menzil_model::Name;
@@ -140,10 +142,10 @@ fn run(steps: Vec<Step>, page: usize, reach: u64, shelf_bytes: u64) -> Result<()
                 next += 1;
             }
             Step::InsertBetween(sequence, expires_at) => {
-                if !naive.entries.contains_key(&sequence) {
+                if let Entry::Vacant(place) = naive.entries.entry(sequence) {
                     let item = item(sequence, 5, expires_at, true);
                     index.insert(item, Some(message()), reach);
-                    naive.entries.insert(sequence, (item, false));
+                    place.insert((item, false));
                     next = next.max(sequence + 1);
                 }
             }
@@ -151,10 +153,10 @@ fn run(steps: Vec<Step>, page: usize, reach: u64, shelf_bytes: u64) -> Result<()
                 for at in 0..count {
                     // 67 is no factor of their range: every step is another place of it.
                     let sequence = first + (at * apart * 67) % (count * apart);
-                    if !naive.entries.contains_key(&sequence) {
+                    if let Entry::Vacant(place) = naive.entries.entry(sequence) {
                         let item = item(sequence, 5, None, true);
                         index.insert(item, None, reach);
-                        naive.entries.insert(sequence, (item, false));
+                        place.insert((item, false));
                         next = next.max(sequence + 1);
                     }
                 }
