@@ -76,7 +76,7 @@ impl Marks {
         Self {
             one: Mark::default(),
             classes: match order {
-                Order::Arrival => None,
+                Order::Arrival | Order::Time => None,
                 Order::Priority(_) => Some(Box::default()),
             },
         }

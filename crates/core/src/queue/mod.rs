@@ -11,8 +11,8 @@ mod unsettled;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use menzil_model::fact::{QueueDefinition, Why};
-use menzil_model::{ConnectionId, Sequence};
+use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Why};
+use menzil_model::{ConnectionId, QueueId, Sequence, StorePurpose, Table};
 
 use crate::consumer::Taker;
 use crate::content::Holding;
@@ -21,13 +21,14 @@ use crate::releases::Releases;
 use crate::scratch::Shelf;
 use crate::settling::Settling;
 use crate::spare::Spare;
+use crate::store::{Retention, Store};
 use mark::Marks;
 
 pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
 pub(crate) use item::Item;
-pub(crate) use order::Order;
+pub(crate) use order::{Order, place_at, time_of};
 pub(crate) use page::{Form, Page};
-pub(crate) use settings::{Overflow, Settings, compared, parse_expiration};
+pub(crate) use settings::{Arguments, Overflow, Settings, compared, parse_expiration};
 
 /// See the module.
 ///
@@ -56,6 +57,8 @@ pub(crate) struct Queue {
     pub(crate) unused_since: u64,
     /// The one consumer that asked to be alone.
     pub(crate) exclusive_consumer: bool,
+    /// What a hidden queue of an exchange has besides.
+    pub(crate) store: Option<Box<Store>>,
 }
 
 /// Who is to hear of entries that are settled.
@@ -124,6 +127,33 @@ impl Queue {
             unused_since: 0,
             timer: None,
             counters: QueueCounters::default(),
+            store: None,
+        }
+    }
+
+    /// The hidden queue in which an exchange keeps what passes.
+    pub(crate) fn store(
+        exchange: &ExchangeDefinition,
+        retention: Retention,
+        page_entries: usize,
+        shelf: Arc<Shelf>,
+    ) -> Self {
+        let definition = QueueDefinition {
+            id: QueueId::store_of(exchange.id, StorePurpose::Retention),
+            name: exchange.name.clone(),
+            durable: exchange.durable,
+            exclusive: false,
+            auto_delete: false,
+            arguments: Table::empty(),
+        };
+        let store = Store {
+            retention,
+            readers: 0,
+        };
+        Self {
+            order: Order::Time,
+            store: Some(Box::new(store)),
+            ..Self::new(definition, Settings::default(), page_entries, shelf)
         }
     }
 
@@ -133,15 +163,22 @@ impl Queue {
         self.next_sequence ^ self.index.touch()
     }
 
-    /// The place of a message with that priority that comes after `ahead` others.
-    pub(crate) fn place_of(&self, priority: u8, ahead: u64) -> Sequence {
-        self.order.place(priority, self.next_sequence + ahead)
+    /// The place of a message with that priority that comes now, behind `pending` others that
+    /// have theirs.
+    pub(crate) fn place(&self, priority: u8, now: u64, pending: u64) -> Sequence {
+        match self.order {
+            Order::Arrival => Sequence(self.next_sequence + pending),
+            Order::Priority(max) => {
+                order::place_of(priority.min(max), self.next_sequence + pending)
+            }
+            Order::Time => Sequence(self.next_sequence.max(place_at(now).0) + pending),
+        }
     }
 
     /// The place of what goes out next: where nothing waits, of what may come first.
     pub(crate) fn next_out(&self) -> Sequence {
         let head = self.index.head().map(|head| head.sequence);
-        head.unwrap_or_else(|| self.place_of(0, 0))
+        head.unwrap_or_else(|| self.place(0, 0, 0))
     }
 
     /// A place was given out.
@@ -242,7 +279,24 @@ impl Queue {
     pub(crate) fn has_deadlines(&self) -> bool {
         self.timer.is_some()
             || self.settings.expires.is_some()
-            || self.index.next_expiry().is_some()
+            || self.next_expiry().is_some()
+            || self.store.is_some()
+    }
+
+    /// When the first ready entry leaves by itself, or earlier.
+    pub(crate) fn next_expiry(&self) -> Option<u64> {
+        let store = self.store.as_deref();
+        if store.is_some_and(|store| store.retention.is_history) {
+            return None;
+        }
+        self.index.next_expiry()
+    }
+
+    /// When the first entry of a store is too old to be kept.
+    fn ages_at(&self) -> Option<u64> {
+        let store = self.store.as_deref().filter(|store| store.readers == 0)?;
+        let came_at = time_of(self.index.head()?.sequence);
+        Some(came_at.saturating_add(store.retention.age_max?))
     }
 
     /// When something is to happen by itself.
@@ -251,7 +305,7 @@ impl Queue {
             Some(time) if self.consumers.is_empty() => Some(self.unused_since + time),
             _ => None,
         };
-        [lease, self.index.next_expiry()]
+        [lease, self.next_expiry(), self.ages_at()]
             .into_iter()
             .flatten()
             .min()

@@ -3,6 +3,7 @@
 //! ```text
 //! arrival    counter
 //! priority   255 - priority : 8 bits | counter : 56 bits
+//! time       milliseconds since 1970 : 42 bits | counter : 22 bits
 //! ```
 //!
 //! The next to go out is the least. A class is what has the same upper bits: within it entries
@@ -18,11 +19,16 @@ pub(crate) enum Order {
     Arrival,
     /// The highest priority first, up to that one.
     Priority(u8),
+    /// When they came to a store: what came first is first, and its place tells when.
+    Time,
 }
 
 /// Bits of the counter below a priority: more than any queue counts.
 const COUNTER_BITS: u32 = 56;
 const COUNTER_MASK: u64 = (1 << COUNTER_BITS) - 1;
+
+/// Bits of the counter below a time: places of one millisecond.
+const TIME_COUNTER_BITS: u32 = 22;
 
 impl Order {
     /// That of a queue with that highest priority.
@@ -33,24 +39,30 @@ impl Order {
         }
     }
 
-    /// The place of what comes as the `counter`th.
-    pub(crate) fn place(self, priority: u8, counter: u64) -> Sequence {
-        match self {
-            Self::Arrival => Sequence(counter),
-            Self::Priority(max) => {
-                let class = u64::from(u8::MAX - priority.min(max));
-                Sequence(class << COUNTER_BITS | counter & COUNTER_MASK)
-            }
-        }
-    }
-
-    /// As which one came what has that place.
+    /// The counter in a place.
     pub(crate) fn counter(self, place: Sequence) -> u64 {
         match self {
-            Self::Arrival => place.0,
+            Self::Arrival | Self::Time => place.0,
             Self::Priority(_) => place.0 & COUNTER_MASK,
         }
     }
+}
+
+/// The place of what has that priority and comes as the `counter`th.
+pub(crate) fn place_of(priority: u8, counter: u64) -> Sequence {
+    let class = u64::from(u8::MAX - priority);
+    Sequence(class << COUNTER_BITS | counter & COUNTER_MASK)
+}
+
+/// The first place of a millisecond.
+pub(crate) fn place_at(time: u64) -> Sequence {
+    let time = time.min(u64::MAX >> (TIME_COUNTER_BITS + 1));
+    Sequence(time << TIME_COUNTER_BITS)
+}
+
+/// The millisecond of a place.
+pub(crate) fn time_of(place: Sequence) -> u64 {
+    place.0 >> TIME_COUNTER_BITS
 }
 
 /// The start of the class that the place is in, where there are classes.
@@ -66,23 +78,29 @@ mod tests {
     proptest! {
         #[test]
         fn places_go_by_priority_and_then_by_arrival(
-            max in 1..=u8::MAX,
             a in (any::<u8>(), 0..1_u64 << 50),
             b in (any::<u8>(), 0..1_u64 << 50),
         ) {
-            let order = Order::of_priorities(max);
-            let key = |(priority, counter): (u8, u64)| (u8::MAX - priority.min(max), counter);
-            let place = |(priority, counter)| order.place(priority, counter);
+            let key = |(priority, counter): (u8, u64)| (u8::MAX - priority, counter);
+            let place = |(priority, counter)| place_of(priority, counter);
             prop_assert_eq!(place(a).cmp(&place(b)), key(a).cmp(&key(b)));
-            prop_assert_eq!(order.counter(place(a)), a.1);
+            prop_assert_eq!(Order::of_priorities(9).counter(place(a)), a.1);
             prop_assert_eq!(class_start(place(a)), place((a.0, 0)).0);
         }
     }
 
     #[test]
     fn without_priorities_the_counter_is_the_place() {
-        let order = Order::of_priorities(0);
-        assert_eq!(order.place(9, 77), Sequence(77));
-        assert_eq!(order.counter(Sequence(77)), 77);
+        assert_eq!(Order::of_priorities(0).counter(Sequence(77)), 77);
+    }
+
+    #[test]
+    fn a_place_tells_its_time() {
+        for now in [0, 1, 1_764_000_000_000, (1 << 41) - 1] {
+            let place = place_at(now);
+            assert_eq!(time_of(place), now);
+            assert_eq!(time_of(Sequence(place.0 + 4_000_000)), now);
+        }
+        assert!(place_at(u64::MAX).0 < 1 << 63);
     }
 }

@@ -120,7 +120,7 @@ impl Shard {
 
     /// Hands the message to its queues.
     pub(super) fn arrive(&mut self, turn: &mut Turn<'_>, mut passage: Passage<'_>) {
-        self.counters.routed += 1;
+        self.counters.routed += u64::from(!passage.route.is_unroutable());
         for target in Self::targets(passage.route) {
             if !self.hand_over(turn, &mut passage, target)
                 && let Some(entry) = self.entry_for(turn, target, passage.route)
@@ -136,14 +136,18 @@ impl Shard {
             return;
         };
         let had_ready = queue.index.ready_count() > 0;
-        queue.next_sequence += 1;
+        if passage.route.has_terms {
+            queue.note_place(entry.sequence);
+        } else {
+            queue.next_sequence = entry.sequence.0 + 1;
+        }
         queue.counters.entered += 1;
         let reach = self.content.reach(!queue.consumers.is_empty());
         let item = passage.item(entry);
         queue
             .index
             .insert_with(item, reach, || Some(passage.message(&mut self.spare)));
-        if had_ready && entry.expires_at.is_none() {
+        if had_ready && entry.expires_at.is_none() && !id.is_store() {
             // Whoever could take one would have taken the one before it.
             if item.is_stored() {
                 self.note_content(id, place);
@@ -163,7 +167,7 @@ impl Shard {
         let queue = self.queues.at(place, id)?;
         let (sequence, expires_at) = if route.has_terms {
             let expires_at = queue.expires_at(turn.now, route.ttl);
-            (queue.place_of(route.priority, 0), expires_at)
+            (queue.place(route.priority, turn.now, 0), expires_at)
         } else {
             (Sequence(queue.next_sequence), None)
         };
@@ -189,7 +193,7 @@ impl Shard {
             return false;
         }
         let sequence = if passage.route.has_terms {
-            queue.place_of(passage.route.priority, 0)
+            queue.place(passage.route.priority, turn.now, 0)
         } else {
             Sequence(queue.next_sequence)
         };

@@ -14,4 +14,5 @@ mod outcomes;
 mod priorities;
 mod queues;
 mod runs;
+mod stores;
 mod support;
