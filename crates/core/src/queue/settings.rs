@@ -190,7 +190,7 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
 
 /// Arguments that this broker knows and does not act on, yet. Each goes from here with the
 /// change that makes it work.
-const UNSUPPORTED: [&str; 12] = [
+const UNSUPPORTED: &[&str] = &[
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
@@ -200,8 +200,6 @@ const UNSUPPORTED: [&str; 12] = [
     "x-delayed-retry-type",
     "x-delayed-retry-min",
     "x-delayed-retry-max",
-    "x-deduplication",
-    "x-deduplication-header",
     "x-group-header",
 ];
 

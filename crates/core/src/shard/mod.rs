@@ -10,6 +10,7 @@ mod apply;
 mod checkpoint;
 mod close;
 mod consume;
+mod deduplicate;
 mod deliver;
 mod exchange;
 mod expire;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use menzil_model::fact::{Chunks, Entries, Entry, Extent, Published, Ranges, Why};
+use menzil_model::fact::{Chunks, Entries, Entry, Extent, Keys, Published, Ranges, Why};
 use menzil_model::{Fact, Map, Message, QueueId, Sequence};
+use smallvec::SmallVec;
 
 use super::Shard;
+use super::deduplicate::{Duplicates, PendingKeys, keys_of};
 use crate::channel::{HeldPublish, Mode};
 use crate::command::{ChannelKey, PublishRef};
 use crate::consumer::Taker;
@@ -28,6 +30,7 @@ pub(super) struct Pending {
     durable_bytes: u64,
     by_queue: Map<QueueId, Vec<(Sequence, u64, bool)>>,
     order: Vec<QueueId>,
+    keys: PendingKeys,
 }
 
 impl Pending {
@@ -60,8 +63,20 @@ impl Pending {
 pub(super) struct Intake {
     /// The places it gets.
     pub(super) entries: Entries,
+    /// What it is known by in those of them that deduplicate.
+    pub(super) keys: Option<Box<Keys>>,
     /// A queue refused it.
     pub(super) refused: bool,
+    /// Those that have it already.
+    pub(super) duplicates: Duplicates,
+}
+
+impl Intake {
+    /// Whether a queue that can be consumed from has it, or had it before.
+    pub(super) fn reaches_a_queue(&self) -> bool {
+        let mut entries = self.entries.iter();
+        !self.duplicates.is_empty() || entries.any(|entry| !entry.queue.is_store())
+    }
 }
 
 impl Shard {
@@ -139,8 +154,9 @@ impl Shard {
         if intake.refused {
             self.counters.refused += 1;
         }
-        let index = self.enter_queues(turn, held.message, intake.entries, &pending);
-        self.confirm(turn, key, confirm, index, !intake.refused);
+        let accepted = !intake.refused;
+        let index = self.enter_queues(turn, held.message, intake, &pending);
+        self.confirm(turn, key, confirm, index, accepted);
         Ok(())
     }
 
@@ -176,6 +192,8 @@ impl Shard {
         pending: &mut Pending,
     ) -> Intake {
         let mut entries = Entries::new();
+        let mut keys = SmallVec::new();
+        let mut duplicates = Duplicates::default();
         let mut refused = false;
         let body_bytes = held.message.body_bytes();
         let bytes = pending.durable_bytes + held.message.total_bytes();
@@ -186,6 +204,14 @@ impl Shard {
                 continue;
             };
             let durable = held.persistent && queue.definition.durable;
+            let key = self.key_in(*id, held);
+            let original =
+                key.and_then(|key| self.original_of(turn.now, (*id, key), durable, &pending.keys));
+            if let Some(after) = original {
+                // Before it may be refused: what is sent again has been taken.
+                duplicates.note(*id, after);
+                continue;
+            }
             let refuses = (durable && !turn.log.has_room(bytes))
                 || (queue.settings.overflow == Overflow::RejectPublish
                     && self.is_full(*id, pending, body_bytes));
@@ -209,9 +235,16 @@ impl Shard {
                 expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
                 durable,
             });
+            if let Some(key) = key {
+                keys.push((*id, key));
+                if pending.is_transaction {
+                    pending.keys.add(*id, key, durable);
+                }
+            }
         }
         if refused && atomic {
             entries.clear();
+            keys.clear();
         }
         if entries.iter().any(|entry| entry.durable) {
             pending.durable_bytes = bytes;
@@ -221,7 +254,12 @@ impl Shard {
                 pending.add(entry.queue, entry.sequence, body_bytes, entry.durable);
             }
         }
-        Intake { entries, refused }
+        Intake {
+            entries,
+            keys: keys_of(turn.now, keys),
+            refused,
+            duplicates,
+        }
     }
 
     fn is_limited(&self, id: QueueId) -> bool {
@@ -245,13 +283,16 @@ impl Shard {
         &mut self,
         turn: &mut Turn<'_>,
         message: Arc<Message>,
-        entries: Entries,
+        intake: Intake,
         pending: &Pending,
     ) -> u64 {
+        self.counters.routed += u64::from(intake.reaches_a_queue());
+        self.count_duplicates(&intake.duplicates);
+        let (entries, keys) = (intake.entries, intake.keys);
+        let after = intake.duplicates.after;
         if entries.is_empty() {
-            return 0;
+            return after;
         }
-        self.counters.routed += u64::from(reaches_a_queue(&entries));
         for entry in &entries {
             self.touch(entry.queue);
         }
@@ -273,16 +314,17 @@ impl Shard {
             message: Some(message),
             extent,
             entries,
+            keys,
         });
         if dropped.is_empty() {
-            return self.record(turn, published, durable);
+            return self.record(turn, published, durable).max(after);
         }
         if !durable {
             self.record(turn, published, false);
             for (fact, is_durable) in dropped {
                 self.record(turn, fact, is_durable);
             }
-            return 0;
+            return after;
         }
         let mut group = vec![published];
         group.extend(dropped.into_iter().map(|(fact, _)| fact));
@@ -378,11 +420,6 @@ impl Shard {
             .filter_map(room)
             .fold(0, u64::saturating_add)
     }
-}
-
-/// Whether there is one in a queue that can be consumed from.
-pub(super) fn reaches_a_queue(entries: &Entries) -> bool {
-    entries.iter().any(|entry| !entry.queue.is_store())
 }
 
 /// Writes the chunks of a large body that `references` entries will need, and tells where they

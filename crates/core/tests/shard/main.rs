@@ -8,6 +8,7 @@
     reason = "a test may fail where it stands"
 )]
 
+mod deduplication;
 mod hashes;
 mod history;
 mod outcomes;
