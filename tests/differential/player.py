@@ -255,6 +255,8 @@ class Player:
         self.settle()
         counts = []
         for queue in queues:
+            if link.conn is None or channel not in link.open:
+                return
             link.conn.send(channel, "queue.declare", queue=self.out(queue), passive=True)
             self.collect(link, done=lambda event: event.name == "queue.declare-ok" and not counts.append(event.message_count))
         held = [count for count in counts if count]
