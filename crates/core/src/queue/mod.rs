@@ -2,15 +2,17 @@
 
 mod index;
 mod item;
+mod key;
 mod page;
 mod settings;
 mod unsettled;
+mod window;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use menzil_model::fact::{QueueDefinition, Why};
-use menzil_model::{ConnectionId, Sequence};
+use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Why};
+use menzil_model::{ConnectionId, QueueId, Sequence, StorePurpose, Table};
 
 use crate::consumer::Taker;
 use crate::content::Holding;
@@ -19,11 +21,14 @@ use crate::releases::Releases;
 use crate::scratch::Shelf;
 use crate::settling::Settling;
 use crate::spare::Spare;
+use crate::store::{self, Retention, Store};
 
 pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
 pub(crate) use item::Item;
+pub(crate) use key::key_of;
 pub(crate) use page::{Form, Page};
-pub(crate) use settings::{Overflow, Settings, compared, parse_expiration};
+pub(crate) use settings::{Arguments, Overflow, Settings, compared, parse_expiration};
+pub(crate) use window::{FrozenWindow, Seen, Windows};
 
 /// Room that a `Delivering` fact reserves ahead of what goes out, in entries.
 const DELIVERING_AHEAD: u64 = 4096;
@@ -112,6 +117,10 @@ pub(crate) struct Queue {
     pub(crate) unused_since: u64,
     /// The one consumer that asked to be alone.
     pub(crate) exclusive_consumer: bool,
+    /// What it remembers of messages, if it deduplicates and had some.
+    pub(crate) windows: Option<Box<Windows>>,
+    /// What a hidden queue of an exchange has besides.
+    pub(crate) store: Option<Box<Store>>,
 }
 
 /// Who is to hear of entries that are settled.
@@ -144,6 +153,8 @@ pub struct QueueCounters {
     pub damaged: u64,
     /// Publishes that the queue refused.
     pub refused: u64,
+    /// Publishes that it did not store because it had the message already.
+    pub deduplicated: u64,
 }
 
 impl QueueCounters {
@@ -178,7 +189,71 @@ impl Queue {
             unused_since: 0,
             timer: None,
             counters: QueueCounters::default(),
+            windows: None,
+            store: None,
         }
+    }
+
+    /// The hidden queue in which an exchange keeps what passes.
+    pub(crate) fn store(
+        exchange: &ExchangeDefinition,
+        retention: Retention,
+        page_entries: usize,
+        shelf: Arc<Shelf>,
+    ) -> Self {
+        let definition = QueueDefinition {
+            id: QueueId::store_of(exchange.id, StorePurpose::Retention),
+            name: exchange.name.clone(),
+            durable: exchange.durable,
+            exclusive: false,
+            auto_delete: false,
+            arguments: Table::empty(),
+        };
+        let store = Store {
+            retention,
+            readers: 0,
+        };
+        Self {
+            store: Some(Box::new(store)),
+            ..Self::new(definition, Settings::default(), page_entries, shelf)
+        }
+    }
+
+    /// The place of a message that comes now, behind `pending` others that have theirs.
+    #[inline]
+    pub(crate) fn place(&self, id: QueueId, now: u64, pending: u64) -> Sequence {
+        let next = if id.is_store() {
+            self.next_sequence.max(store::place_at(now).0)
+        } else {
+            self.next_sequence
+        };
+        Sequence(next + pending)
+    }
+
+    /// Remembers what a message that it stores is known by.
+    pub(crate) fn remember(&mut self, seen: Seen, durable: bool) {
+        let Some(rule) = self.settings.deduplication.as_deref() else {
+            return;
+        };
+        let windows = self.windows.get_or_insert_with(|| Windows::new(rule));
+        let window = if durable {
+            &mut windows.durable
+        } else {
+            &mut windows.transient
+        };
+        window.add(seen, rule);
+    }
+
+    /// What a checkpoint has of the keys that it remembers.
+    pub(crate) fn freeze_window(&self) -> Option<FrozenWindow> {
+        let rule = self.settings.deduplication.as_deref()?;
+        Some(self.windows.as_ref()?.durable.freeze(rule))
+    }
+
+    /// How many of them there are.
+    pub(crate) fn keys_remembered(&self) -> u64 {
+        let windows = self.windows.as_ref();
+        windows.map_or(0, |windows| windows.durable.len())
     }
 
     /// Reads a little of each line of memory that an entry which is put in needs.
@@ -272,7 +347,24 @@ impl Queue {
     pub(crate) fn has_deadlines(&self) -> bool {
         self.timer.is_some()
             || self.settings.expires.is_some()
-            || self.index.next_expiry().is_some()
+            || self.next_expiry().is_some()
+            || self.store.is_some()
+    }
+
+    /// When the first ready entry leaves by itself, or earlier.
+    pub(crate) fn next_expiry(&self) -> Option<u64> {
+        let store = self.store.as_deref();
+        if store.is_some_and(|store| store.retention.is_history) {
+            return None;
+        }
+        self.index.next_expiry()
+    }
+
+    /// When the first entry of a store is too old to be kept.
+    fn ages_at(&self) -> Option<u64> {
+        let store = self.store.as_deref().filter(|store| store.readers == 0)?;
+        let came_at = store::time_of(self.index.head()?.sequence);
+        Some(came_at.saturating_add(store.retention.age_max?))
     }
 
     /// When something is to happen by itself.
@@ -281,7 +373,7 @@ impl Queue {
             Some(time) if self.consumers.is_empty() => Some(self.unused_since + time),
             _ => None,
         };
-        [lease, self.index.next_expiry()]
+        [lease, self.next_expiry(), self.ages_at()]
             .into_iter()
             .flatten()
             .min()
@@ -290,6 +382,10 @@ impl Queue {
     /// Checks sums and order; for tests.
     pub(crate) fn check_invariants(&self) {
         self.index.check_invariants();
+        if let Some(windows) = &self.windows {
+            windows.durable.check_invariants();
+            windows.transient.check_invariants();
+        }
         assert_eq!(
             self.counters.entered,
             self.counters.left() + self.index.len(),

@@ -10,6 +10,7 @@ use menzil_model::{Escaped, Name, Table};
 use self::arguments::TTL_MAX;
 use crate::refusal::{Object, Refusal};
 
+pub(crate) use arguments::Arguments;
 pub(crate) use asked::Asked;
 
 /// What happens when a length limit is reached.
@@ -189,7 +190,7 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
 
 /// Arguments that this broker knows and does not act on, yet. Each goes from here with the
 /// change that makes it work.
-const UNSUPPORTED: [&str; 13] = [
+const UNSUPPORTED: [&str; 11] = [
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
@@ -200,8 +201,6 @@ const UNSUPPORTED: [&str; 13] = [
     "x-delayed-retry-type",
     "x-delayed-retry-min",
     "x-delayed-retry-max",
-    "x-deduplication",
-    "x-deduplication-header",
     "x-group-header",
 ];
 

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use menzil_model::fact::{Origin, Packed, Published, QueueDefinition, Range, Why};
+use menzil_model::fact::{Origin, Packed, Published, QueueDefinition, Range, SeenKey, Why};
 use menzil_model::{Fact, QueueId, Sequence};
 
 use super::Shard;
-use crate::queue::{Item, Queue, Settings};
+use crate::queue::{Item, Queue, Seen, Settings};
 use crate::releases::Counted;
 use crate::slots::Place;
 
@@ -29,9 +29,13 @@ impl Shard {
             Fact::VirtualHostCreated { name } => self.name = name,
             Fact::ExchangeDeclared(exchange) => {
                 self.next_exchange = self.next_exchange.max(exchange.id.0 + 1);
+                self.apply_stores_declared(&exchange);
                 self.topology.declare_exchange(exchange);
             }
-            Fact::ExchangeDeleted { id } => self.topology.delete_exchange(id),
+            Fact::ExchangeDeleted { id } => {
+                self.topology.delete_exchange(id);
+                self.apply_stores_deleted(id);
+            }
             Fact::QueueDeclared(queue) => self.apply_queue_declared(queue),
             Fact::QueueDeleted { id } => self.apply_queue_deleted(id),
             Fact::Bound(binding) => {
@@ -42,7 +46,10 @@ impl Shard {
             }
             Fact::Chunk(_) => {}
             Fact::Published(published) => self.apply_published(origin, published),
-            Fact::Page { queue, entries } => self.apply_page(queue, entries),
+            Fact::Page { queue, entries } | Fact::Copied { queue, entries } => {
+                self.apply_page(queue, entries);
+            }
+            Fact::Seen { queue, keys } => self.apply_seen(queue, &keys),
             Fact::Settled { queue, ranges, why } => self.apply_settled(queue, &ranges, why),
             Fact::Delivering { queue, below } => self.apply_delivering(origin.index, queue, below),
             Fact::Group(_) => debug_assert!(false, "groups do not nest"),
@@ -73,7 +80,7 @@ impl Shard {
         self.queues.insert(id, queue);
     }
 
-    fn apply_queue_deleted(&mut self, id: QueueId) {
+    pub(super) fn apply_queue_deleted(&mut self, id: QueueId) {
         let Some(mut queue) = self.queues.remove(&id) else {
             return;
         };
@@ -94,6 +101,7 @@ impl Shard {
             mut message,
             extent,
             entries,
+            keys,
         } = published;
         let stored = entries.iter().any(|entry| entry.durable);
         let origin = if stored { origin } else { Origin::default() };
@@ -120,6 +128,20 @@ impl Shard {
             };
             let reach = self.content.reach(!queue.consumers.is_empty());
             queue.index.insert(item, content, reach);
+            let key = keys.as_deref().and_then(|keys| keys.in_queue(entry.queue));
+            if let (Some(keys), Some(key)) = (keys.as_deref(), key) {
+                let (at, index) = (keys.at, if entry.durable { origin.index } else { 0 });
+                queue.remember(Seen { key, at, index }, entry.durable);
+            }
+        }
+    }
+
+    fn apply_seen(&mut self, queue: QueueId, keys: &[SeenKey]) {
+        let Some(queue) = self.queues.get_mut(&queue) else {
+            return;
+        };
+        for &SeenKey { key, at } in keys {
+            queue.remember(Seen { key, at, index: 0 }, true);
         }
     }
 
@@ -143,6 +165,7 @@ impl Shard {
         };
         queue.index.remove_ranges(ranges, &mut gone);
         let count = gone.count;
+        let is_store = queue.store.is_some();
         let (queue, shard) = (&mut queue.counters, &mut self.counters);
         let (of_queue, of_shard) = match why {
             Why::Acknowledged => (&mut queue.acknowledged, &mut shard.acknowledged),
@@ -156,7 +179,8 @@ impl Shard {
             }
         };
         *of_queue += count;
-        *of_shard += count;
+        // No message is lost by what an exchange no longer keeps.
+        *of_shard += if is_store { 0 } else { count };
     }
 
     /// Settles one entry that is out with a consumer, as a client asks: applied at once, written

@@ -1,7 +1,7 @@
 //! Declaring, deleting and binding exchanges.
 
 use menzil_model::fact::{Binding, Destination, ExchangeDefinition, ExchangeKind};
-use menzil_model::{ExchangeId, Fact, Map, Name, QueueId, Table, Value};
+use menzil_model::{ExchangeId, Fact, Map, Name, QueueId, Set, Table, Value};
 
 use super::Shard;
 use crate::command::{ChannelKey, ExchangeBind, ExchangeDeclare};
@@ -9,12 +9,12 @@ use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag, compare_text};
 use crate::log::Log;
 use crate::refusal::{Object, Refusal};
+use crate::store::Retention;
 use crate::topology::{check_binding, check_exchange};
 use crate::turn::Turn;
 
 /// Exchange types that RabbitMQ or its common plugins have and this broker has not, yet.
-const UNSUPPORTED_KINDS: [&str; 5] = [
-    "x-recent-history",
+const UNSUPPORTED_KINDS: [&str; 4] = [
     "x-delayed-message",
     "x-jms-topic",
     "x-message-deduplication",
@@ -22,14 +22,7 @@ const UNSUPPORTED_KINDS: [&str; 5] = [
 ];
 
 /// Exchange arguments that are planned and not built.
-const UNSUPPORTED_ARGUMENTS: [&str; 6] = [
-    "x-delayed-type",
-    "x-delayed",
-    "x-retain-messages",
-    "x-retain-bytes",
-    "x-retain-age",
-    "x-recent-history-length",
-];
+const UNSUPPORTED_ARGUMENTS: [&str; 2] = ["x-delayed-type", "x-delayed"];
 
 /// The predeclared exchanges: name, kind, internal.
 const PREDECLARED: [(&str, ExchangeKind, bool); 7] = [
@@ -132,6 +125,7 @@ impl Shard {
         }
         check_arguments(&declare.arguments, &object)?;
         check_exchange(kind, &declare.arguments, &object)?;
+        Retention::read(kind, &declare.arguments, || object.clone())?;
         let definition = ExchangeDefinition {
             id: ExchangeId(self.next_exchange),
             name: declare.exchange.clone(),
@@ -250,35 +244,40 @@ impl Shard {
     pub(super) fn exchanges_gone_with(&self, first: Gone) -> Vec<ExchangeId> {
         let mut gone = Vec::new();
         let mut lost: Map<ExchangeId, usize> = Map::default();
-        let mut sources: Vec<ExchangeId> = match first {
-            Gone::Binding(source) => vec![source],
-            Gone::Queue(id) => self
-                .topology
-                .bindings_to_queue(id)
-                .map(|b| b.source)
-                .collect(),
+        // What goes, with the bindings to it that are not counted yet.
+        let mut going: Vec<Destination> = Vec::new();
+        let mut sources = Vec::new();
+        match first {
+            Gone::Binding(source) => {
+                lost.insert(source, 1);
+                sources.push(source);
+            }
+            Gone::Queue(id) => going.push(Destination::Queue(id)),
             Gone::Exchange(id) => {
                 gone.push(id);
-                self.topology
-                    .bindings_to_exchange(id)
-                    .map(|b| b.source)
-                    .collect()
-            }
-        };
-        while let Some(source) = sources.pop() {
-            let count = lost.entry(source).or_default();
-            *count += 1;
-            let last = *count == self.topology.count_from(source);
-            let auto = self
-                .topology
-                .exchange_by_id(source)
-                .is_some_and(|e| e.auto_delete);
-            if last && auto && !gone.contains(&source) {
-                gone.push(source);
-                sources.extend(self.topology.bindings_to_exchange(source).map(|b| b.source));
+                going.push(Destination::Exchange(id));
             }
         }
-        gone
+        let mut is_gone: Set<ExchangeId> = gone.iter().copied().collect();
+        loop {
+            for source in sources.drain(..) {
+                let is_last = lost.get(&source) == Some(&self.topology.count_from(source));
+                let exchange = self.topology.exchange_by_id(source);
+                if is_last && exchange.is_some_and(|e| e.auto_delete) && is_gone.insert(source) {
+                    gone.push(source);
+                    going.push(Destination::Exchange(source));
+                }
+            }
+            let Some(destination) = going.pop() else {
+                return gone;
+            };
+            for binding in self.topology.bindings_to(destination) {
+                *lost.entry(binding.source).or_default() += 1;
+                if sources.last() != Some(&binding.source) {
+                    sources.push(binding.source);
+                }
+            }
+        }
     }
 
     /// Writes a deletion with what goes along in one record.
@@ -391,8 +390,18 @@ fn check_arguments(arguments: &Table, object: &Object) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// RabbitMQ compares type, flags, and of the arguments only the alternate exchange. Arguments
-/// that only this broker has are compared too.
+/// Arguments that take part in redeclare equivalence. In RabbitMQ only the first does; the others
+/// are this broker's own.
+const COMPARED: [&str; 6] = [
+    "alternate-exchange",
+    "atomic-routing",
+    "x-max-weight",
+    "x-retain-messages",
+    "x-retain-bytes",
+    "x-retain-age",
+];
+
+/// RabbitMQ compares type, flags, and of the arguments only the alternate exchange.
 fn check_equivalent(
     current: &ExchangeDefinition,
     kind: ExchangeKind,
@@ -404,7 +413,7 @@ fn check_equivalent(
     compare_flag(of, "durable", declare.durable, current.durable)?;
     compare_flag(of, "auto_delete", declare.auto_delete, current.auto_delete)?;
     compare_flag(of, "internal", declare.internal, current.internal)?;
-    for argument in ["alternate-exchange", "atomic-routing", "x-max-weight"] {
+    for argument in COMPARED {
         compare_argument(of, argument, None, &declare.arguments, &current.arguments)?;
     }
     Ok(())

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use menzil_model::fact::{Chunks, Entries, Entry, Extent, Published, Ranges, Why};
+use menzil_model::fact::{Chunks, Entries, Entry, Extent, Keys, Published, Ranges, Why};
 use menzil_model::{Fact, Map, Message, QueueId, Sequence};
+use smallvec::SmallVec;
 
 use super::Shard;
+use super::deduplicate::{Duplicates, PendingKeys, keys_of};
 use crate::channel::{HeldPublish, Mode};
 use crate::command::{ChannelKey, PublishRef};
 use crate::consumer::Taker;
@@ -28,6 +30,7 @@ pub(super) struct Pending {
     durable_bytes: u64,
     by_queue: Map<QueueId, Vec<(Sequence, u64, bool)>>,
     order: Vec<QueueId>,
+    keys: PendingKeys,
 }
 
 impl Pending {
@@ -60,8 +63,20 @@ impl Pending {
 pub(super) struct Intake {
     /// The places it gets.
     pub(super) entries: Entries,
+    /// What it is known by in those of them that deduplicate.
+    pub(super) keys: Option<Box<Keys>>,
     /// A queue refused it.
     pub(super) refused: bool,
+    /// Those that have it already.
+    pub(super) duplicates: Duplicates,
+}
+
+impl Intake {
+    /// Whether a queue that can be consumed from has it, or had it before.
+    pub(super) fn reaches_a_queue(&self) -> bool {
+        let mut entries = self.entries.iter();
+        !self.duplicates.is_empty() || entries.any(|entry| !entry.queue.is_store())
+    }
 }
 
 impl Shard {
@@ -96,38 +111,39 @@ impl Shard {
             Mode::Plain | Mode::Transaction(_) => None,
         };
         let transactional = matches!(channel.mode, Mode::Transaction(_));
-        let unroutable = route.queues.is_empty();
+        let unroutable = route.is_unroutable();
         if unroutable && !publish.mandatory {
             self.counters.unroutable_dropped += 1;
+        }
+        if unroutable && publish.mandatory && !transactional {
+            self.counters.unroutable_returned += 1;
+            let message = Arc::new(publish.message(self.settings.chunk_bytes));
+            turn.send(key, 0, Output::Return { message });
+        }
+        let is_held = transactional && (publish.mandatory || !unroutable);
+        if route.queues.is_empty() && !is_held {
             self.confirm(turn, key, confirm, 0, true);
             return Ok(());
         }
-        if !unroutable
-            && !transactional
+        if !transactional
             && let Some(passage) = self.depart(turn, publish, route, confirm.is_some())
         {
             self.confirm(turn, key, confirm, passage.index(), true);
             self.arrive(turn, passage);
             return Ok(());
         }
-        let message = if unroutable {
+        let message = if route.queues.is_empty() {
             publish.message(self.settings.chunk_bytes)
         } else {
             self.message_of(publish, route)
         };
         let message = Arc::new(message);
-        if unroutable && !transactional {
-            self.counters.unroutable_returned += 1;
-            turn.send(key, 0, Output::Return { message });
-            self.confirm(turn, key, confirm, 0, true);
-            return Ok(());
-        }
         let held = HeldPublish {
             message,
             persistent: route.persistent,
             ttl: route.ttl,
             targets: route.queues.clone(),
-            unroutable,
+            unroutable: unroutable && publish.mandatory,
         };
         if transactional {
             return self.hold_publish(key, held);
@@ -137,8 +153,9 @@ impl Shard {
         if intake.refused {
             self.counters.refused += 1;
         }
-        let index = self.enter_queues(turn, held.message, intake.entries, &pending);
-        self.confirm(turn, key, confirm, index, !intake.refused);
+        let accepted = !intake.refused;
+        let index = self.enter_queues(turn, held.message, intake, &pending);
+        self.confirm(turn, key, confirm, index, accepted);
         Ok(())
     }
 
@@ -174,16 +191,26 @@ impl Shard {
         pending: &mut Pending,
     ) -> Intake {
         let mut entries = Entries::new();
+        let mut keys = SmallVec::new();
+        let mut duplicates = Duplicates::default();
         let mut refused = false;
         let body_bytes = held.message.body_bytes();
         let bytes = pending.durable_bytes + held.message.total_bytes();
         for id in &held.targets {
             let Some(queue) = self.queues.get(id) else {
                 // Routed there before the commit, and deleted since: not lost in silence.
-                refused = true;
+                refused |= !id.is_store();
                 continue;
             };
             let durable = held.persistent && queue.definition.durable;
+            let key = self.key_in(*id, held);
+            let original =
+                key.and_then(|key| self.original_of(turn.now, (*id, key), durable, &pending.keys));
+            if let Some(after) = original {
+                // Before it may be refused: what is sent again has been taken.
+                duplicates.note(*id, after);
+                continue;
+            }
             let refuses = (durable && !turn.log.has_room(bytes))
                 || (queue.settings.overflow == Overflow::RejectPublish
                     && self.is_full(*id, pending, body_bytes));
@@ -203,13 +230,20 @@ impl Shard {
                 .min();
             entries.push(Entry {
                 queue: *id,
-                sequence: Sequence(queue.next_sequence + pending.of(*id).len() as u64),
+                sequence: queue.place(*id, turn.now, pending.of(*id).len() as u64),
                 expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
                 durable,
             });
+            if let Some(key) = key {
+                keys.push((*id, key));
+                if pending.is_transaction {
+                    pending.keys.add(*id, key, durable);
+                }
+            }
         }
         if refused && atomic {
             entries.clear();
+            keys.clear();
         }
         if entries.iter().any(|entry| entry.durable) {
             pending.durable_bytes = bytes;
@@ -219,7 +253,12 @@ impl Shard {
                 pending.add(entry.queue, entry.sequence, body_bytes, entry.durable);
             }
         }
-        Intake { entries, refused }
+        Intake {
+            entries,
+            keys: keys_of(turn.now, keys),
+            refused,
+            duplicates,
+        }
     }
 
     fn is_limited(&self, id: QueueId) -> bool {
@@ -243,13 +282,16 @@ impl Shard {
         &mut self,
         turn: &mut Turn<'_>,
         message: Arc<Message>,
-        entries: Entries,
+        intake: Intake,
         pending: &Pending,
     ) -> u64 {
+        self.counters.routed += u64::from(intake.reaches_a_queue());
+        self.count_duplicates(&intake.duplicates);
+        let (entries, keys) = (intake.entries, intake.keys);
+        let after = intake.duplicates.after;
         if entries.is_empty() {
-            return 0;
+            return after;
         }
-        self.counters.routed += 1;
         for entry in &entries {
             self.touch(entry.queue);
         }
@@ -271,16 +313,17 @@ impl Shard {
             message: Some(message),
             extent,
             entries,
+            keys,
         });
         if dropped.is_empty() {
-            return self.record(turn, published, durable);
+            return self.record(turn, published, durable).max(after);
         }
         if !durable {
             self.record(turn, published, false);
             for (fact, is_durable) in dropped {
                 self.record(turn, fact, is_durable);
             }
-            return 0;
+            return after;
         }
         let mut group = vec![published];
         group.extend(dropped.into_iter().map(|(fact, _)| fact));

@@ -8,9 +8,11 @@
     reason = "a test may fail where it stands"
 )]
 
+mod deduplication;
 mod hashes;
 mod history;
 mod outcomes;
 mod queues;
 mod runs;
+mod stores;
 mod support;

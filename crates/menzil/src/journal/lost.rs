@@ -44,7 +44,9 @@ impl Names {
             | Fact::Delivering { .. }
             | Fact::Numbering { .. }
             | Fact::QueueState { .. }
-            | Fact::Page { .. } => {}
+            | Fact::Copied { .. }
+            | Fact::Page { .. }
+            | Fact::Seen { .. } => {}
         }
     }
 
@@ -105,7 +107,9 @@ impl Ids {
             Fact::Settled { queue, .. }
             | Fact::Delivering { queue, .. }
             | Fact::QueueState { queue, .. }
+            | Fact::Copied { queue, .. }
             | Fact::Page { queue, .. }
+            | Fact::Seen { queue, .. }
             | Fact::QueueDeleted { id: queue } => {
                 self.queues.insert(*queue);
             }

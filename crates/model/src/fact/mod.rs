@@ -13,6 +13,7 @@
 
 mod decode;
 mod encode;
+mod keyed;
 mod packed;
 mod packing;
 mod runs;
@@ -26,6 +27,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 pub use decode::{FactError, read_chunk, read_message, read_short_message};
+pub use keyed::{Keys, MessageKey, SeenKey};
 pub use packed::{Packed, PackedEntries, PackedSummary, StoredEntry};
 pub use packing::Packing;
 
@@ -54,11 +56,13 @@ pub enum ExchangeKind {
     Random = 7,
     /// One queue of this node by chance.
     LocalRandom = 8,
+    /// Every binding, and to each new one what passed of late.
+    RecentHistory = 9,
 }
 
 impl ExchangeKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Direct,
         Self::Fanout,
         Self::Topic,
@@ -67,6 +71,7 @@ impl ExchangeKind {
         Self::ModulusHash,
         Self::Random,
         Self::LocalRandom,
+        Self::RecentHistory,
     ];
 
     /// The kind of that type name, as in `exchange.declare`.
@@ -80,6 +85,7 @@ impl ExchangeKind {
             b"x-modulus-hash" => Self::ModulusHash,
             b"x-random" => Self::Random,
             b"x-local-random" => Self::LocalRandom,
+            b"x-recent-history" => Self::RecentHistory,
             _ => return None,
         })
     }
@@ -95,6 +101,7 @@ impl ExchangeKind {
             Self::ModulusHash => "x-modulus-hash",
             Self::Random => "x-random",
             Self::LocalRandom => "x-local-random",
+            Self::RecentHistory => "x-recent-history",
         }
     }
 
@@ -224,6 +231,8 @@ pub struct Published {
     pub extent: Extent,
     /// Its places.
     pub entries: Entries,
+    /// What it is known by in those of its queues that deduplicate.
+    pub keys: Option<Box<Keys>>,
 }
 
 /// A message and all the queues that it reached, where it lies: what is written of it needs no
@@ -329,6 +338,13 @@ pub enum Fact {
         /// The first sequence that was certainly not delivered.
         below: Sequence,
     },
+    /// Messages that earlier records hold entered a queue: entries by reference, no content.
+    Copied {
+        /// Which queue.
+        queue: QueueId,
+        /// The entries.
+        entries: Packed,
+    },
     /// Facts that hold together or not at all.
     Group(Vec<Self>),
     /// Checkpoint: the next ids to give out.
@@ -354,6 +370,13 @@ pub enum Fact {
         /// The entries.
         entries: Packed,
     },
+    /// Checkpoint: keys that a queue remembers, the oldest first; there may be more in the next.
+    Seen {
+        /// Which queue.
+        queue: QueueId,
+        /// The keys.
+        keys: Vec<SeenKey>,
+    },
 }
 
 /// Whether [`Fact::decode`] copies message contents out or only their sizes.
@@ -366,6 +389,14 @@ pub enum Content {
 }
 
 impl Fact {
+    /// The facts of a group, or else the fact alone.
+    pub fn parts(&self) -> &[Self] {
+        if let Self::Group(facts) = self {
+            return facts;
+        }
+        std::slice::from_ref(self)
+    }
+
     /// What a damaged record of it would mean.
     pub fn class(&self) -> Class {
         match self {
@@ -382,7 +413,9 @@ impl Fact {
             | Self::Published(_)
             | Self::Settled { .. }
             | Self::Delivering { .. }
-            | Self::Page { .. } => Class::Message,
+            | Self::Copied { .. }
+            | Self::Page { .. }
+            | Self::Seen { .. } => Class::Message,
             Self::Group(facts) => facts
                 .iter()
                 .map(Self::class)
