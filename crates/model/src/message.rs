@@ -402,7 +402,7 @@ mod tests {
             );
             assert_eq!(noted.body_parts().collect::<Vec<_>>().concat(), body);
             assert_eq!(noted.clone().with_notes(b""), plain);
-            assert_eq!(plain.clone().with_notes(&[0; 70_000]), plain);
+            assert_eq!(plain.clone().with_notes(&vec![0; 70_000]), plain);
             if noted.become_copied(b"x", b"key", b"\0\0", b"") {
                 assert_eq!(noted.notes(), b"");
             }

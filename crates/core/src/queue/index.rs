@@ -13,6 +13,7 @@
 //! Invariants: an entry is in exactly one place; all of the head is before all pages, and these
 //! before the tail; the head is empty only if these are; one form of the tail is empty.
 
+mod dying;
 mod expiry;
 mod fetch;
 mod removal;
@@ -30,6 +31,7 @@ use super::page::{Form, Page};
 use super::unsettled::Unsettled;
 use crate::scratch::Shelf;
 
+pub(crate) use dying::Remains;
 pub(crate) use fetch::{Body, RunMax};
 pub(crate) use removal::Gone;
 

@@ -93,6 +93,14 @@ pub(crate) struct Settings {
     pub(crate) group_header: Option<Name>,
 }
 
+impl Settings {
+    /// Whether so many ready entries are too many.
+    pub(crate) fn is_over(&self, count: u64, bytes: u64) -> bool {
+        self.length_max.is_some_and(|max| count > max)
+            || self.bytes_max.is_some_and(|max| bytes > max)
+    }
+}
+
 /// Ten years in milliseconds: the longest time RabbitMQ takes.
 const TTL_MAX: u64 = 315_360_000_000;
 
@@ -161,10 +169,7 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
 
 /// Arguments that this broker knows and does not act on, yet. Each goes from here with the
 /// change that makes it work.
-const UNSUPPORTED: [&str; 24] = [
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-dead-letter-strategy",
+const UNSUPPORTED: [&str; 21] = [
     "x-max-priority",
     "x-single-active-consumer",
     "x-delivery-limit",
@@ -380,12 +385,6 @@ impl Settings {
         let priority_max = arguments.bounded("x-max-priority", 0, 255, "max_value_exceeded")?;
         check_hints(&arguments, is_quorum)?;
         let overflow = arguments.overflow()?;
-        if overflow == Overflow::RejectPublishDeadLetter {
-            return Err(Refusal::UnsupportedArgument {
-                object: arguments.object(),
-                argument: Name::from("x-overflow=reject-publish-dlx"),
-            });
-        }
         Ok(Self {
             length_max,
             bytes_max,
