@@ -377,6 +377,10 @@ mod tests {
         properties.header_fields().map(text).collect()
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the other types are shown alike"
+    )]
     fn show(value: Value<'_>) -> String {
         match value {
             Value::LongString(text) => menzil_model::Escaped(text).to_string(),

@@ -100,6 +100,11 @@ impl Route {
         self.has_ttl = self.ttl.is_some() || way.has_ttl;
     }
 
+    /// The next publish like it may go another way.
+    pub(crate) fn holds_once(&mut self) {
+        self.generation = NEVER;
+    }
+
     /// False where it is not worth its memory until the next publish.
     pub(crate) fn is_worth_keeping(&self) -> bool {
         self.envelope.capacity() <= ENVELOPE_BYTES_MAX
@@ -107,6 +112,9 @@ impl Route {
             && self.stripped.is_none()
     }
 }
+
+/// No topology has that generation.
+const NEVER: u64 = u64::MAX;
 
 /// Every channel that publishes keeps one.
 const ENVELOPE_BYTES_MAX: usize = 1024;

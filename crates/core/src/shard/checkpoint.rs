@@ -20,7 +20,8 @@ pub struct Frozen {
     next_queue: u64,
     exchanges: Vec<ExchangeDefinition>,
     queues: Vec<FrozenQueue>,
-    bindings: Vec<Binding>,
+    /// With their places among those between the same two.
+    bindings: Vec<(usize, Binding)>,
     page_entries: usize,
 }
 
@@ -53,7 +54,7 @@ impl Frozen {
         }
         self.bindings
             .sort_unstable_by(|a, b| order_of(a).cmp(&order_of(b)));
-        for binding in self.bindings {
+        for (_, binding) in self.bindings {
             sink(&Fact::Bound(binding));
         }
     }
@@ -116,9 +117,9 @@ impl Shard {
             .collect();
         let bindings = exchanges
             .iter()
-            .flat_map(|exchange| self.topology.bindings_from(exchange.id))
-            .filter(|binding| self.is_durable_destination(&binding.destination))
-            .cloned()
+            .flat_map(|exchange| self.topology.ranked_bindings_from(exchange.id))
+            .filter(|(_, binding)| self.is_durable_destination(&binding.destination))
+            .map(|(rank, binding)| (rank, binding.clone()))
             .collect();
         let durable = self.queues.values().filter(|q| q.definition.durable);
         let queues = durable.map(|queue| {
@@ -209,11 +210,12 @@ impl Shard {
     }
 }
 
-/// An order of bindings that does not depend on how they came about.
-fn order_of(binding: &Binding) -> (ExchangeId, Destination, &[u8], &[u8]) {
+/// An order of bindings that does not depend on how they came about, unless that says something.
+fn order_of((rank, binding): &(usize, Binding)) -> (ExchangeId, Destination, usize, &[u8], &[u8]) {
     (
         binding.source,
         binding.destination,
+        *rank,
         binding.key.as_bytes(),
         binding.arguments.as_bytes(),
     )

@@ -19,7 +19,7 @@ use crate::effect::Effect;
 use crate::queue::{DeadLetters, Dying, Overflow, Queue, Remains, RunMax};
 use crate::settling::ranges_of;
 use crate::slots::Place;
-use crate::topology::RoutingKeys;
+use crate::topology::{RoutingKeys, Targets};
 use crate::turn::Turn;
 
 /// Moves in one turn.
@@ -305,7 +305,7 @@ impl Shard {
             ranges: Ranges::from_slice(&[range]),
             why: reason.why(),
         };
-        let (held, intake, pending) = match self.address(turn, queue, reason, message) {
+        let (held, intake, pending) = match self.address(turn, id, reason, message) {
             Address::Queues { held, atomic } => {
                 let mut pending = Pending::default();
                 let intake = self.intake(turn, &held, atomic, &mut pending);
@@ -363,12 +363,8 @@ impl Shard {
         };
         self.letters.refused_bytes -= message.total_bytes();
         self.letters.spend(&message);
-        let Some(queue) = self.queues.get(&id) else {
-            return true;
-        };
-        let Address::Queues { held, atomic } =
-            self.address(turn, queue, Reason::MaxLength, &message)
-        else {
+        let address = self.address(turn, id, Reason::MaxLength, &message);
+        let Address::Queues { held, atomic } = address else {
             self.counters.dead_letters_dropped += 1;
             return true;
         };
@@ -391,11 +387,26 @@ impl Shard {
 
     /// Writes the letter and finds its queues.
     fn address(
+        &mut self,
+        turn: &Turn<'_>,
+        id: QueueId,
+        reason: Reason,
+        message: &Message,
+    ) -> Address {
+        let mut targets = std::mem::take(&mut self.targets);
+        let queue = self.queues.get(&id);
+        let address =
+            queue.map(|queue| self.find_way_out(turn, queue, (reason, message), &mut targets));
+        self.targets = targets;
+        address.unwrap_or(Address::Nowhere)
+    }
+
+    fn find_way_out(
         &self,
         turn: &Turn<'_>,
         queue: &Queue,
-        reason: Reason,
-        message: &Message,
+        (reason, message): (Reason, &Message),
+        targets: &mut Targets,
     ) -> Address {
         let Some(DeadLetters {
             exchange,
@@ -422,9 +433,7 @@ impl Shard {
         let keys = RoutingKeys::new(letter.routing_key(), &properties)
             .unwrap_or_else(|_| RoutingKeys::one(letter.routing_key()))
             .and(Notes::of(&letter).keys());
-        let mut targets = crate::topology::Targets::default();
-        let headers = properties.headers;
-        let _routed = (self.topology).route(definition.id, &keys, headers, &mut targets);
+        let _routed = (self.topology).route(definition.id, &keys, &properties, targets);
         let mut queues = targets.queues().to_vec();
         if queues.is_empty() {
             return Address::Nowhere;

@@ -9,15 +9,11 @@ use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag, compare_text};
 use crate::log::Log;
 use crate::refusal::{Object, Refusal};
-use crate::topology::check_binding;
+use crate::topology::{check_binding, check_exchange};
 use crate::turn::Turn;
 
 /// Exchange types that RabbitMQ or its common plugins have and this broker has not, yet.
-const UNSUPPORTED_KINDS: [&str; 9] = [
-    "x-consistent-hash",
-    "x-modulus-hash",
-    "x-local-random",
-    "x-random",
+const UNSUPPORTED_KINDS: [&str; 5] = [
     "x-recent-history",
     "x-delayed-message",
     "x-jms-topic",
@@ -26,15 +22,12 @@ const UNSUPPORTED_KINDS: [&str; 9] = [
 ];
 
 /// Exchange arguments that are planned and not built.
-const UNSUPPORTED_ARGUMENTS: [&str; 9] = [
+const UNSUPPORTED_ARGUMENTS: [&str; 6] = [
     "x-delayed-type",
     "x-delayed",
     "x-retain-messages",
     "x-retain-bytes",
     "x-retain-age",
-    "hash-header",
-    "hash-property",
-    "x-max-weight",
     "x-recent-history-length",
 ];
 
@@ -55,6 +48,7 @@ impl Shard {
     /// last [`Shard::apply`] and after [`Shard::needs`].
     pub fn start(&mut self, now: u64, name: &Name, log: &mut dyn Log) {
         self.releases.start();
+        self.targets.seed(now);
         let mut effects = Vec::new();
         let mut turn = Turn {
             now,
@@ -138,6 +132,7 @@ impl Shard {
             return Err(Refusal::ReservedPrefix(object));
         }
         check_arguments(&declare.arguments, &object)?;
+        check_exchange(kind, &declare.arguments, &object)?;
         let definition = ExchangeDefinition {
             id: ExchangeId(self.next_exchange),
             name: declare.exchange.clone(),
@@ -197,7 +192,8 @@ impl Shard {
         bind: &ExchangeBind,
     ) -> Result<(), Refusal> {
         let [source, destination] = self.exchange_pair(bind)?;
-        check_binding(source.kind, &bind.arguments)?;
+        let to = Destination::Exchange(destination.id);
+        check_binding(source, to, bind.routing_key.as_bytes(), &bind.arguments)?;
         let (binding, durable) = binding_between(source, destination, bind);
         self.record_bound(turn, binding, durable)?;
         turn.reply(key, bind.nowait, self.topology_index, Reply::ExchangeBindOk);
@@ -396,7 +392,8 @@ fn check_arguments(arguments: &Table, object: &Object) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// RabbitMQ compares type, flags, and of the arguments only the alternate exchange.
+/// RabbitMQ compares type, flags, and of the arguments only the alternate exchange. Arguments
+/// that only this broker has are compared too.
 fn check_equivalent(
     current: &ExchangeDefinition,
     kind: ExchangeKind,
@@ -408,7 +405,7 @@ fn check_equivalent(
     compare_flag(of, "durable", declare.durable, current.durable)?;
     compare_flag(of, "auto_delete", declare.auto_delete, current.auto_delete)?;
     compare_flag(of, "internal", declare.internal, current.internal)?;
-    for argument in ["alternate-exchange", "atomic-routing"] {
+    for argument in ["alternate-exchange", "atomic-routing", "x-max-weight"] {
         compare_argument(of, argument, None, &declare.arguments, &current.arguments)?;
     }
     Ok(())

@@ -56,6 +56,15 @@ impl Point {
         !self.is_declared() && self.outgoing.is_empty() && self.incoming.is_empty()
     }
 
+    /// Its name, once it is declared.
+    pub(crate) fn name(&self) -> Option<&Name> {
+        match &self.role {
+            Role::Undeclared => None,
+            Role::Queue(name) => Some(name),
+            Role::Exchange(exchange) => Some(&exchange.definition.name),
+        }
+    }
+
     pub(crate) fn exchange(&self) -> Option<&Exchange> {
         match &self.role {
             Role::Exchange(exchange) => Some(exchange),
@@ -73,7 +82,7 @@ impl Point {
 
 impl Exchange {
     pub(crate) fn new(definition: ExchangeDefinition) -> Self {
-        let index = Index::new(definition.kind, &definition.name);
+        let index = Index::new(&definition);
         let alternate = match definition.arguments.find(b"alternate-exchange") {
             Some(Value::LongString(name)) => Name::new(name),
             _ => None,

@@ -46,9 +46,29 @@ pub enum ExchangeKind {
     Topic = 3,
     /// Header names and values.
     Headers = 4,
+    /// One destination, by a hash of the message and by weights.
+    ConsistentHash = 5,
+    /// One destination, by a hash of the routing keys and by their number.
+    ModulusHash = 6,
+    /// One destination by chance.
+    Random = 7,
+    /// One queue of this node by chance.
+    LocalRandom = 8,
 }
 
 impl ExchangeKind {
+    /// Every kind.
+    pub const ALL: [Self; 8] = [
+        Self::Direct,
+        Self::Fanout,
+        Self::Topic,
+        Self::Headers,
+        Self::ConsistentHash,
+        Self::ModulusHash,
+        Self::Random,
+        Self::LocalRandom,
+    ];
+
     /// The kind of that type name, as in `exchange.declare`.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Some(match name {
@@ -56,6 +76,10 @@ impl ExchangeKind {
             b"fanout" => Self::Fanout,
             b"topic" => Self::Topic,
             b"headers" => Self::Headers,
+            b"x-consistent-hash" => Self::ConsistentHash,
+            b"x-modulus-hash" => Self::ModulusHash,
+            b"x-random" => Self::Random,
+            b"x-local-random" => Self::LocalRandom,
             _ => return None,
         })
     }
@@ -67,13 +91,15 @@ impl ExchangeKind {
             Self::Fanout => "fanout",
             Self::Topic => "topic",
             Self::Headers => "headers",
+            Self::ConsistentHash => "x-consistent-hash",
+            Self::ModulusHash => "x-modulus-hash",
+            Self::Random => "x-random",
+            Self::LocalRandom => "x-local-random",
         }
     }
 
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Direct, Self::Fanout, Self::Topic, Self::Headers]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
