@@ -68,6 +68,14 @@ const DEATHS_MAX: usize = 1000;
 /// Bytes that they may take.
 const DEATHS_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of flags and properties that fit into a content header of the usual frame size, 128 KiB
+/// with 20 bytes around them. What does not fit can be sent to nobody.
+const PROPERTIES_BYTES_MAX: usize = (128 << 10) - 20;
+
+/// Flags of notes.
+const HISTORY: u8 = 1;
+const LOST: u8 = 2;
+
 const DEATHS: &[u8] = b"x-death";
 const REJECTED: &[u8] = b"rejected";
 const CC: &[u8] = b"CC";
@@ -78,6 +86,8 @@ const BCC: &[u8] = b"BCC";
 pub(crate) struct Notes<'a> {
     /// The history in its headers is the broker's.
     is_history: bool,
+    /// There was no room for a history beside the other headers.
+    is_lost: bool,
     /// Keys that its `BCC` header had.
     keys: &'a [u8],
 }
@@ -86,7 +96,8 @@ impl<'a> Notes<'a> {
     pub(crate) fn of(message: &'a Message) -> Self {
         match message.notes().split_first() {
             Some((flags, keys)) => Self {
-                is_history: *flags & 1 != 0,
+                is_history: *flags & HISTORY != 0,
+                is_lost: *flags & LOST != 0,
                 keys,
             },
             None => Self::default(),
@@ -99,8 +110,13 @@ impl<'a> Notes<'a> {
         std::iter::from_fn(move || reader.long_string().ok())
     }
 
-    fn write(is_history: bool, keys: &[u8]) -> Vec<u8> {
-        let mut notes = vec![u8::from(is_history)];
+    /// Whether the message has died before and does not say where.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    fn write(flags: u8, keys: &[u8]) -> Vec<u8> {
+        let mut notes = vec![flags];
         notes.put(keys);
         notes
     }
@@ -113,7 +129,7 @@ pub(crate) fn notes_of_bcc(properties: &[u8]) -> Vec<u8> {
     for key in keys_of(&properties, BCC) {
         keys.put_long_string(key);
     }
-    Notes::write(false, &keys)
+    Notes::write(0, &keys)
 }
 
 /// The routing keys of a header.
@@ -137,27 +153,23 @@ pub(crate) fn letter(message: &Message, death: &Death<'_>) -> Message {
     let mut properties = Properties::parse(message.properties()).unwrap_or_default();
     let notes = Notes::of(message);
     let counts = notes.is_history || death.counts_client_headers;
-    let mut ours = Vec::new();
-    write_deaths(message, &properties, death, counts, &mut ours);
-    let mut put = |name: &str, value: &[u8]| {
-        ours.put_short_string(name.as_bytes());
-        write_value(&mut ours, Value::LongString(value));
-    };
-    let reason = death.reason.text();
-    if !(counts && has_first_death(&properties)) {
-        put("x-first-death-reason", reason);
-        put("x-first-death-queue", death.queue.as_bytes());
-        put("x-first-death-exchange", message.exchange());
-    }
-    put("x-last-death-reason", reason);
-    put("x-last-death-queue", death.queue.as_bytes());
-    put("x-last-death-exchange", message.exchange());
-    let without = death.routing_key.map(|_| CC);
-    let headers = merged(&ours, properties.headers.unwrap_or_default(), without);
-    properties.headers = Some(&headers);
     properties.expiration = None;
-    let mut written = Vec::new();
-    properties.write(&mut written);
+    let (mut flags, mut written) = (HISTORY, Vec::new());
+    for remembered in [DEATHS_MAX, 1, 0] {
+        let headers = headers_of(message, death, counts, remembered);
+        if remembered == 0 {
+            flags |= LOST;
+        }
+        written.clear();
+        Properties {
+            headers: Some(&headers),
+            ..properties
+        }
+        .write(&mut written);
+        if written.len() <= PROPERTIES_BYTES_MAX {
+            break;
+        }
+    }
     let (key, keys) = match death.routing_key {
         Some(key) => (key.as_bytes(), &[][..]),
         None => (message.routing_key(), notes.keys),
@@ -169,7 +181,34 @@ pub(crate) fn letter(message: &Message, death: &Death<'_>) -> Message {
         let (exchange, key) = (Name::cut(exchange), Name::cut(key));
         Message::new(&exchange, &key, &written, message.chunks().to_vec(), 0)
     };
-    letter.with_notes(&Notes::write(true, keys))
+    letter.with_notes(&Notes::write(flags, keys))
+}
+
+/// The headers of a letter that tells of at most so many deaths; of none, nothing is added.
+fn headers_of(message: &Message, death: &Death<'_>, counts: bool, remembered: usize) -> Vec<u8> {
+    let properties = Properties::parse(message.properties()).unwrap_or_default();
+    let mut ours = Vec::new();
+    if remembered > 0 {
+        let past = history(&properties).filter(|_| counts);
+        write_deaths(message, &properties, death, past, remembered, &mut ours);
+    }
+    let mut put = |name: &str, value: &[u8]| {
+        ours.put_short_string(name.as_bytes());
+        write_value(&mut ours, Value::LongString(value));
+    };
+    let reason = death.reason.text();
+    if remembered > 0 && !(counts && has_first_death(&properties)) {
+        put("x-first-death-reason", reason);
+        put("x-first-death-queue", death.queue.as_bytes());
+        put("x-first-death-exchange", message.exchange());
+    }
+    if remembered > 0 {
+        put("x-last-death-reason", reason);
+        put("x-last-death-queue", death.queue.as_bytes());
+        put("x-last-death-exchange", message.exchange());
+    }
+    let without = death.routing_key.map(|_| CC);
+    merged(&ours, properties.headers.unwrap_or_default(), without)
 }
 
 fn has_first_death(properties: &Properties<'_>) -> bool {
@@ -178,7 +217,7 @@ fn has_first_death(properties: &Properties<'_>) -> bool {
 }
 
 /// The history of a message, the last death first.
-fn history<'a>(properties: &Properties<'a>) -> impl Iterator<Item = Fields<'a>> + use<'a> {
+fn history<'a>(properties: &Properties<'a>) -> impl Iterator<Item = Fields<'a>> + Clone + use<'a> {
     let found = properties.header_fields().find(|(name, _)| *name == DEATHS);
     let items = found.and_then(|(_, value)| {
         let Value::Array(items) = value else {
@@ -201,27 +240,24 @@ fn text_of<'a>(mut fields: Fields<'a>, name: &[u8]) -> Option<&'a [u8]> {
 
 /// Writes the header `x-death` with one more death: that of this queue and reason comes first
 /// and counts, the others follow as they were.
-fn write_deaths(
+fn write_deaths<'a>(
     message: &Message,
     properties: &Properties<'_>,
     death: &Death<'_>,
-    counts: bool,
+    past: impl Iterator<Item = Fields<'a>> + Clone,
+    remembered: usize,
     out: &mut Vec<u8>,
 ) {
     let is_this = |fields: &Fields<'_>| {
         text_of(*fields, b"queue") == Some(death.queue.as_bytes())
             && text_of(*fields, b"reason") == Some(death.reason.text())
     };
-    let past = || history(properties).filter(|_| counts);
     let mut deaths = Vec::new();
-    match past().find(is_this) {
+    match past.clone().find(is_this) {
         Some(again) => put_table(&mut deaths, &counted_again(again)),
         None => put_table(&mut deaths, &first(message, properties, death)),
     }
-    for other in past()
-        .filter(|fields| !is_this(fields))
-        .take(DEATHS_MAX - 1)
-    {
+    for other in past.filter(|fields| !is_this(fields)).take(remembered - 1) {
         if deaths.len() + other.rest().len() > DEATHS_BYTES_MAX {
             break;
         }
@@ -506,7 +542,7 @@ mod tests {
         let (queue, exchange, key) = (Name::from("q"), Name::from("dlx"), Name::from("new"));
         let mut notes = Vec::new();
         notes.put_long_string(b"hidden");
-        let message = message(None, None).with_notes(&Notes::write(false, &notes));
+        let message = message(None, None).with_notes(&Notes::write(0, &notes));
         let kept = letter(&message, &death(&queue, Reason::Expired, &exchange));
         assert_eq!(Notes::of(&kept).keys().collect::<Vec<_>>(), [b"hidden"]);
         let death = Death {
@@ -516,6 +552,20 @@ mod tests {
         let renamed = letter(&message, &death);
         assert_eq!(renamed.routing_key(), b"new");
         assert_eq!(Notes::of(&renamed).keys().count(), 0);
+    }
+
+    #[test]
+    fn headers_that_leave_no_room_stay_and_the_history_goes() {
+        let (queue, exchange) = (Name::from("q"), Name::from("dlx"));
+        let huge = vec![b'v'; PROPERTIES_BYTES_MAX - 40];
+        let table = TableBuilder::new()
+            .field("k", Value::LongString(&huge))
+            .build();
+        let message = message(Some(&table), None);
+        let letter = letter(&message, &death(&queue, Reason::Expired, &exchange));
+        assert_eq!(headers(&letter).len(), 1);
+        assert!(letter.properties().len() <= PROPERTIES_BYTES_MAX);
+        assert!(Notes::of(&letter).is_lost() && !Notes::of(&message).is_lost());
     }
 
     #[test]

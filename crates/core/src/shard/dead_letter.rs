@@ -439,6 +439,10 @@ impl Shard {
             return Address::Nowhere;
         }
         if reason != Reason::Rejected {
+            // One that does not say where it was may go round for ever.
+            if Notes::of(message).is_lost() {
+                return Address::Round;
+            }
             queues.retain(|id| {
                 let name = self.queues.get(id).map(|queue| &queue.definition.name);
                 name.is_some_and(|name| !death::is_cycle(&properties, name))
