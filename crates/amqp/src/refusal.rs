@@ -140,6 +140,9 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
                 join(&[b"invalid arg ", &what, kind.as_bytes()]),
             )
         }
+        Refusal::InvalidHistoryLength { value } => failed(format!(
+            "Invalid argument {value}, 'x-recent-history-length' must be a positive integer"
+        )),
         Refusal::ServerNamed { kind } => failed(format!(
             "Cannot declare a server-named queue for type rabbit_{kind}_queue"
         )),

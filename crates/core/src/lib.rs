@@ -24,6 +24,7 @@ mod settling;
 mod shard;
 mod slots;
 mod spare;
+mod store;
 pub mod testing;
 mod topology;
 mod turn;

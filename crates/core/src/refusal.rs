@@ -78,6 +78,11 @@ pub enum Refusal {
         /// Why, as RabbitMQ's term.
         reason: String,
     },
+    /// `x-recent-history-length` is no positive integer.
+    InvalidHistoryLength {
+        /// The value, as Erlang prints it.
+        value: String,
+    },
     /// An argument that exists elsewhere and is not built yet.
     UnsupportedArgument {
         /// What was declared, bound or consumed.

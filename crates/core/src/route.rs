@@ -19,8 +19,11 @@ pub(crate) struct Route {
     generation: u64,
     /// Stands for the envelope; no two have the same.
     pub(crate) number: u64,
-    /// The queues, each once, in the order first reached.
+    /// The queues, each once, in the order first reached; behind them the stores of exchanges
+    /// that are to keep it.
     pub(crate) queues: Vec<QueueId>,
+    /// How many of them are stores.
+    pub(crate) stores: usize,
     /// Where they lie.
     pub(crate) places: Vec<Place>,
     pub(crate) persistent: bool,
@@ -72,6 +75,7 @@ impl Route {
         self.number = number;
         self.generation = generation;
         self.queues.clear();
+        self.stores = 0;
         self.places.clear();
         let (properties, exchange, _) = self.parts();
         let same_properties = !is_first && properties == publish.properties;
@@ -87,6 +91,12 @@ impl Route {
         }
         self.envelope.extend_from_slice(publish.routing_key);
         same_properties
+    }
+
+    /// Whether no queue takes it that can be consumed from.
+    #[inline]
+    pub(crate) fn is_unroutable(&self) -> bool {
+        self.queues.len() == self.stores
     }
 
     /// Takes a way that was kept.

@@ -10,8 +10,8 @@ mod unsettled;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use menzil_model::fact::{QueueDefinition, Why};
-use menzil_model::{ConnectionId, Sequence};
+use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Why};
+use menzil_model::{ConnectionId, QueueId, Sequence, StorePurpose, Table};
 
 use crate::consumer::Taker;
 use crate::content::Holding;
@@ -20,12 +20,13 @@ use crate::releases::Releases;
 use crate::scratch::Shelf;
 use crate::settling::Settling;
 use crate::spare::Spare;
+use crate::store::{self, Retention, Store};
 
 pub(crate) use dying::Dying;
 pub(crate) use index::{Body, Gone, Index, Remains, RunMax, needs_of};
 pub(crate) use item::Item;
 pub(crate) use page::{Form, Page};
-pub(crate) use settings::{DeadLetters, Overflow, Settings, compared, parse_expiration};
+pub(crate) use settings::{Arguments, DeadLetters, Overflow, Settings, compared, parse_expiration};
 
 /// Room that a `Delivering` fact reserves ahead of what goes out, in entries.
 const DELIVERING_AHEAD: u64 = 4096;
@@ -116,6 +117,8 @@ pub(crate) struct Queue {
     pub(crate) exclusive_consumer: bool,
     /// Entries on their way to the dead-letter exchange.
     pub(crate) dying: Option<Box<Dying>>,
+    /// What a hidden queue of an exchange has besides.
+    pub(crate) store: Option<Box<Store>>,
 }
 
 /// Who is to hear of entries that are settled.
@@ -189,7 +192,44 @@ impl Queue {
             unused_since: 0,
             timer: None,
             counters: QueueCounters::default(),
+            store: None,
         }
+    }
+
+    /// The hidden queue in which an exchange keeps what passes.
+    pub(crate) fn store(
+        exchange: &ExchangeDefinition,
+        retention: Retention,
+        page_entries: usize,
+        shelf: Arc<Shelf>,
+    ) -> Self {
+        let definition = QueueDefinition {
+            id: QueueId::store_of(exchange.id, StorePurpose::Retention),
+            name: exchange.name.clone(),
+            durable: exchange.durable,
+            exclusive: false,
+            auto_delete: false,
+            arguments: Table::empty(),
+        };
+        let store = Store {
+            retention,
+            readers: 0,
+        };
+        Self {
+            store: Some(Box::new(store)),
+            ..Self::new(definition, Settings::default(), page_entries, shelf)
+        }
+    }
+
+    /// The place of a message that comes now, behind `pending` others that have theirs.
+    #[inline]
+    pub(crate) fn place(&self, id: QueueId, now: u64, pending: u64) -> Sequence {
+        let next = if id.is_store() {
+            self.next_sequence.max(store::place_at(now).0)
+        } else {
+            self.next_sequence
+        };
+        Sequence(next + pending)
     }
 
     /// Reads a little of each line of memory that an entry which is put in needs.
@@ -287,8 +327,25 @@ impl Queue {
     pub(crate) fn has_deadlines(&self) -> bool {
         self.timer.is_some()
             || self.settings.expires.is_some()
-            || self.index.next_expiry().is_some()
+            || self.next_expiry().is_some()
+            || self.store.is_some()
             || self.dying.is_some()
+    }
+
+    /// When the first ready entry leaves by itself, or earlier.
+    pub(crate) fn next_expiry(&self) -> Option<u64> {
+        let store = self.store.as_deref();
+        if store.is_some_and(|store| store.retention.is_history) {
+            return None;
+        }
+        self.index.next_expiry()
+    }
+
+    /// When the first entry of a store is too old to be kept.
+    fn ages_at(&self) -> Option<u64> {
+        let store = self.store.as_deref().filter(|store| store.readers == 0)?;
+        let came_at = store::time_of(self.index.head()?.sequence);
+        Some(came_at.saturating_add(store.retention.age_max?))
     }
 
     /// Whether entries that leave it unacknowledged go to an exchange.
@@ -315,10 +372,13 @@ impl Queue {
         let (expiry, retry) = match self.dying.as_deref() {
             // Nothing expires before there is room for it.
             Some(dying) if dying.room() == 0 => (None, dying.retry_at()),
-            Some(dying) => (self.index.next_expiry(), dying.retry_at()),
-            None => (self.index.next_expiry(), None),
+            Some(dying) => (self.next_expiry(), dying.retry_at()),
+            None => (self.next_expiry(), None),
         };
-        [lease, expiry, retry].into_iter().flatten().min()
+        [lease, expiry, retry, self.ages_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Checks sums and order; for tests.

@@ -10,6 +10,7 @@ use menzil_model::{Escaped, Name, Table};
 use self::arguments::TTL_MAX;
 use crate::refusal::{Object, Refusal};
 
+pub(crate) use arguments::Arguments;
 pub(crate) use asked::Asked;
 
 /// What happens when a length limit is reached.

@@ -61,10 +61,13 @@ impl Frozen {
 }
 
 impl FrozenQueue {
-    /// Declares the queue, and then says what is in it.
+    /// Declares the queue, if it is no store, and then says what is in it.
     fn write(self, page_entries: usize, sink: &mut dyn FnMut(&Fact)) {
         let queue = self.definition.id;
-        sink(&Fact::QueueDeclared(self.definition));
+        // A store is there with its exchange.
+        if !queue.is_store() {
+            sink(&Fact::QueueDeclared(self.definition));
+        }
         sink(&Fact::QueueState {
             queue,
             next: self.next,

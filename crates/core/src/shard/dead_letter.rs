@@ -314,7 +314,7 @@ impl Shard {
             Address::Nowhere if is_strict => return Move::Refused(None),
             Address::Nowhere | Address::Round => {
                 self.counters.dead_letters_dropped += 1;
-                self.record_lazy(turn, settled, is_durable);
+                self.record_lazy(turn.log, settled, is_durable);
                 return Move::Done;
             }
         };
@@ -325,7 +325,7 @@ impl Shard {
             self.counters.dead_letters_refused += 1;
         }
         if intake.entries.is_empty() {
-            self.record_lazy(turn, settled, is_durable);
+            self.record_lazy(turn.log, settled, is_durable);
         } else {
             self.counters.dead_lettered += 1;
             if let Some(queue) = self.queues.at_mut(place, id) {

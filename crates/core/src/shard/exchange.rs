@@ -9,12 +9,12 @@ use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag, compare_text};
 use crate::log::Log;
 use crate::refusal::{Object, Refusal};
+use crate::store::Retention;
 use crate::topology::{check_binding, check_exchange};
 use crate::turn::Turn;
 
 /// Exchange types that RabbitMQ or its common plugins have and this broker has not, yet.
-const UNSUPPORTED_KINDS: [&str; 5] = [
-    "x-recent-history",
+const UNSUPPORTED_KINDS: [&str; 4] = [
     "x-delayed-message",
     "x-jms-topic",
     "x-message-deduplication",
@@ -22,14 +22,7 @@ const UNSUPPORTED_KINDS: [&str; 5] = [
 ];
 
 /// Exchange arguments that are planned and not built.
-const UNSUPPORTED_ARGUMENTS: [&str; 6] = [
-    "x-delayed-type",
-    "x-delayed",
-    "x-retain-messages",
-    "x-retain-bytes",
-    "x-retain-age",
-    "x-recent-history-length",
-];
+const UNSUPPORTED_ARGUMENTS: [&str; 2] = ["x-delayed-type", "x-delayed"];
 
 /// The predeclared exchanges: name, kind, internal.
 const PREDECLARED: [(&str, ExchangeKind, bool); 7] = [
@@ -133,6 +126,7 @@ impl Shard {
         }
         check_arguments(&declare.arguments, &object)?;
         check_exchange(kind, &declare.arguments, &object)?;
+        Retention::read(kind, &declare.arguments, || object.clone())?;
         let definition = ExchangeDefinition {
             id: ExchangeId(self.next_exchange),
             name: declare.exchange.clone(),
@@ -392,8 +386,18 @@ fn check_arguments(arguments: &Table, object: &Object) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// RabbitMQ compares type, flags, and of the arguments only the alternate exchange. Arguments
-/// that only this broker has are compared too.
+/// Arguments that take part in redeclare equivalence. In RabbitMQ only the first does; the others
+/// are this broker's own.
+const COMPARED: [&str; 6] = [
+    "alternate-exchange",
+    "atomic-routing",
+    "x-max-weight",
+    "x-retain-messages",
+    "x-retain-bytes",
+    "x-retain-age",
+];
+
+/// RabbitMQ compares type, flags, and of the arguments only the alternate exchange.
 fn check_equivalent(
     current: &ExchangeDefinition,
     kind: ExchangeKind,
@@ -405,7 +409,7 @@ fn check_equivalent(
     compare_flag(of, "durable", declare.durable, current.durable)?;
     compare_flag(of, "auto_delete", declare.auto_delete, current.auto_delete)?;
     compare_flag(of, "internal", declare.internal, current.internal)?;
-    for argument in ["alternate-exchange", "atomic-routing", "x-max-weight"] {
+    for argument in COMPARED {
         compare_argument(of, argument, None, &declare.arguments, &current.arguments)?;
     }
     Ok(())

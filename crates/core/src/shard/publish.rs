@@ -100,38 +100,39 @@ impl Shard {
             Mode::Plain | Mode::Transaction(_) => None,
         };
         let transactional = matches!(channel.mode, Mode::Transaction(_));
-        let unroutable = route.queues.is_empty();
+        let unroutable = route.is_unroutable();
         if unroutable && !publish.mandatory {
             self.counters.unroutable_dropped += 1;
+        }
+        if unroutable && publish.mandatory && !transactional {
+            self.counters.unroutable_returned += 1;
+            let message = Arc::new(publish.message(self.settings.chunk_bytes));
+            turn.send(key, 0, Output::Return { message });
+        }
+        let is_held = transactional && (publish.mandatory || !unroutable);
+        if route.queues.is_empty() && !is_held {
             self.confirm(turn, key, confirm, 0, true);
             return Ok(());
         }
-        if !unroutable
-            && !transactional
+        if !transactional
             && let Some(passage) = self.depart(turn, publish, route, confirm.is_some())
         {
             self.confirm(turn, key, confirm, passage.index(), true);
             self.arrive(turn, passage);
             return Ok(());
         }
-        let message = if unroutable {
+        let message = if route.queues.is_empty() {
             publish.message(self.settings.chunk_bytes)
         } else {
             self.message_of(publish, route)
         };
         let message = Arc::new(message);
-        if unroutable && !transactional {
-            self.counters.unroutable_returned += 1;
-            turn.send(key, 0, Output::Return { message });
-            self.confirm(turn, key, confirm, 0, true);
-            return Ok(());
-        }
         let held = HeldPublish {
             message,
             persistent: route.persistent,
             ttl: route.ttl,
             targets: route.queues.clone(),
-            unroutable,
+            unroutable: unroutable && publish.mandatory,
         };
         if transactional {
             return self.hold_publish(key, held);
@@ -143,9 +144,7 @@ impl Shard {
             self.counters.refused += 1;
             self.refuse_letters(&intake.dead_letters, &held.message);
         }
-        if !intake.entries.is_empty() {
-            self.counters.routed += 1;
-        }
+        self.counters.routed += u64::from(reaches_a_queue(&intake.entries));
         let index = self.enter_queues(turn, held.message, intake.entries, &pending, None);
         self.confirm(turn, key, confirm, index, !refused);
         Ok(())
@@ -194,7 +193,9 @@ impl Shard {
         for id in &held.targets {
             let Some(queue) = self.queues.get(id) else {
                 // Routed there before the commit, and deleted since: not lost in silence.
-                intake.refused_by = Some(*id);
+                if !id.is_store() {
+                    intake.refused_by = Some(*id);
+                }
                 continue;
             };
             let durable = held.persistent && queue.definition.durable;
@@ -219,7 +220,7 @@ impl Shard {
                 .min();
             entries.push(Entry {
                 queue: *id,
-                sequence: Sequence(queue.next_sequence + pending.of(*id).len() as u64),
+                sequence: queue.place(*id, turn.now, pending.of(*id).len() as u64),
                 expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
                 durable,
             });
@@ -380,6 +381,11 @@ impl Shard {
             .filter_map(room)
             .fold(0, u64::saturating_add)
     }
+}
+
+/// Whether there is one in a queue that can be consumed from.
+pub(super) fn reaches_a_queue(entries: &Entries) -> bool {
+    entries.iter().any(|entry| !entry.queue.is_store())
 }
 
 /// Writes the chunks of a large body that `references` entries will need, and tells where they

@@ -88,6 +88,8 @@ impl Shard {
             .topology
             .route(exchange, &keys, &properties, &mut targets);
         route.queues.extend_from_slice(targets.queues());
+        route.queues.extend_from_slice(targets.stores());
+        route.stores = targets.stores().len();
         let grounds = targets.grounds();
         self.targets = targets;
         let known = self.look_at_queues(route);
@@ -96,7 +98,7 @@ impl Shard {
         route.has_ttl = known.has_ttl || route.ttl.is_some();
         match (grounds, route.queues.as_slice()) {
             (Grounds::Chance, _) => route.holds_once(),
-            (Grounds::Keys, [_]) if route.is_plain => {
+            (Grounds::Keys, [_]) if route.is_plain && route.stores == 0 => {
                 let key = (publish.exchange, publish.routing_key);
                 self.ways.keep(self.topology.generation(), key, known);
             }

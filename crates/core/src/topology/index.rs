@@ -77,7 +77,7 @@ impl Index {
         }
         match definition.kind {
             ExchangeKind::Direct => Self::Direct(Map::default()),
-            ExchangeKind::Fanout => Self::Fanout(Dense::default()),
+            ExchangeKind::Fanout | ExchangeKind::RecentHistory => Self::Fanout(Dense::default()),
             ExchangeKind::Topic => Self::Topic(Trie::new(Syntax::AMQP)),
             ExchangeKind::Headers => Self::Headers(Headers::default()),
             ExchangeKind::ConsistentHash => {

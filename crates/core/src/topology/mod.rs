@@ -34,6 +34,7 @@ mod tests;
 
 pub use carbon_copy::{RoutingKeys, strip_bcc};
 pub use criteria::{check_binding, check_exchange};
+pub(crate) use term::Term;
 pub use walk::{Grounds, Routed, Targets};
 
 use bytes::Bytes;

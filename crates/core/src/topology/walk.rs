@@ -6,7 +6,7 @@
 //! exchange counts, whatever becomes of the message there.
 
 use menzil_model::fact::Destination;
-use menzil_model::{ExchangeId, Properties, QueueId};
+use menzil_model::{ExchangeId, Properties, QueueId, Value};
 
 use super::Topology;
 use super::carbon_copy::RoutingKeys;
@@ -50,6 +50,8 @@ struct Reached {
     /// Numbers of the points that were reached.
     marks: Marks,
     queues: Vec<QueueId>,
+    /// Stores of the exchanges that it passed, each once.
+    stores: Vec<QueueId>,
     /// Numbers of the exchanges, in the order first reached.
     exchanges: Vec<usize>,
 }
@@ -63,6 +65,11 @@ impl Targets {
     /// The queues of the last message, each once, in the order first reached.
     pub fn queues(&self) -> &[QueueId] {
         &self.reached.queues
+    }
+
+    /// The stores of exchanges that are to keep the last message.
+    pub fn stores(&self) -> &[QueueId] {
+        &self.reached.stores
     }
 
     /// Lets what goes by chance go by other numbers than another's.
@@ -91,6 +98,7 @@ impl Reached {
     fn clear(&mut self) {
         self.marks.clear();
         self.queues.clear();
+        self.stores.clear();
         self.exchanges.clear();
     }
 
@@ -145,6 +153,11 @@ impl Topology {
         reached: &mut Reached,
         scratch: &mut Scratch,
     ) {
+        if let Some(store) = exchange.store
+            && !(exchange.has_history() && is_not_for_history(properties))
+        {
+            reached.stores.push(store);
+        }
         let mut any = false;
         if matches!(exchange.index, Index::Default) {
             for key in keys.iter() {
@@ -184,3 +197,11 @@ impl Topology {
         }
     }
 }
+
+/// The message asks recent history not to keep it.
+fn is_not_for_history(properties: &Properties<'_>) -> bool {
+    let mut headers = properties.header_fields();
+    headers.any(|(name, value)| name == NO_STORE && matches!(value, Value::Bool(true)))
+}
+
+const NO_STORE: &[u8] = b"x-recent-history-no-store";

@@ -14,4 +14,5 @@ mod history;
 mod outcomes;
 mod queues;
 mod runs;
+mod stores;
 mod support;

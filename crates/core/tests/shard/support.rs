@@ -74,6 +74,13 @@ impl Log for Records {
         *references -= count;
     }
 
+    fn retain_run(&mut self, first: u64, count: u64) {
+        for references in &mut self.references[first as usize - 1..][..count as usize] {
+            assert!(*references > 0, "retained after the last release");
+            *references += 1;
+        }
+    }
+
     fn has_room(&self, _bytes: u64) -> bool {
         !self.full
     }

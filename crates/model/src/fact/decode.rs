@@ -125,6 +125,10 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
             Fact::Group(facts)
         }
         tag::GROUP => return Err(FactError::Invalid("group inside a group")),
+        tag::COPIED => {
+            let (queue, entries) = decode_packed(&mut reader)?;
+            Fact::Copied { queue, entries }
+        }
         tag::NUMBERING => Fact::Numbering {
             exchange: reader.varint()?,
             queue: reader.varint()?,
@@ -135,8 +139,7 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
             below: Sequence(reader.varint()?),
         },
         tag::PAGE => {
-            let queue = QueueId(reader.varint()?);
-            let (entries, _) = Packed::read(reader.bytes(reader.rest().len())?)?;
+            let (queue, entries) = decode_packed(&mut reader)?;
             Fact::Page { queue, entries }
         }
         other => return Err(FactError::UnknownTag(other)),
@@ -162,6 +165,12 @@ fn decode_noted(mut reader: Reader<'_>, content: Content) -> Result<Fact, FactEr
     published.message =
         message.map(|message| Arc::new(Arc::unwrap_or_clone(message).with_notes(notes)));
     Ok(Fact::Published(published))
+}
+
+fn decode_packed(reader: &mut Reader<'_>) -> Result<(QueueId, Packed), FactError> {
+    let queue = QueueId(reader.varint()?);
+    let (entries, _) = Packed::read(reader.bytes(reader.rest().len())?)?;
+    Ok((queue, entries))
 }
 
 fn length(reader: &mut Reader<'_>) -> Result<usize, FactError> {

@@ -54,11 +54,13 @@ pub enum ExchangeKind {
     Random = 7,
     /// One queue of this node by chance.
     LocalRandom = 8,
+    /// Every binding, and to each new one what passed of late.
+    RecentHistory = 9,
 }
 
 impl ExchangeKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Direct,
         Self::Fanout,
         Self::Topic,
@@ -67,6 +69,7 @@ impl ExchangeKind {
         Self::ModulusHash,
         Self::Random,
         Self::LocalRandom,
+        Self::RecentHistory,
     ];
 
     /// The kind of that type name, as in `exchange.declare`.
@@ -80,6 +83,7 @@ impl ExchangeKind {
             b"x-modulus-hash" => Self::ModulusHash,
             b"x-random" => Self::Random,
             b"x-local-random" => Self::LocalRandom,
+            b"x-recent-history" => Self::RecentHistory,
             _ => return None,
         })
     }
@@ -95,6 +99,7 @@ impl ExchangeKind {
             Self::ModulusHash => "x-modulus-hash",
             Self::Random => "x-random",
             Self::LocalRandom => "x-local-random",
+            Self::RecentHistory => "x-recent-history",
         }
     }
 
@@ -338,6 +343,13 @@ pub enum Fact {
         /// The first sequence that was certainly not delivered.
         below: Sequence,
     },
+    /// Messages that earlier records hold entered a queue: entries by reference, no content.
+    Copied {
+        /// Which queue.
+        queue: QueueId,
+        /// The entries.
+        entries: Packed,
+    },
     /// Facts that hold together or not at all.
     Group(Vec<Self>),
     /// Checkpoint: the next ids to give out.
@@ -375,6 +387,14 @@ pub enum Content {
 }
 
 impl Fact {
+    /// The facts of a group, or else the fact alone.
+    pub fn parts(&self) -> &[Self] {
+        if let Self::Group(facts) = self {
+            return facts;
+        }
+        std::slice::from_ref(self)
+    }
+
     /// What a damaged record of it would mean.
     pub fn class(&self) -> Class {
         match self {
@@ -391,6 +411,7 @@ impl Fact {
             | Self::Published(_)
             | Self::Settled { .. }
             | Self::Delivering { .. }
+            | Self::Copied { .. }
             | Self::Page { .. } => Class::Message,
             Self::Group(facts) => facts
                 .iter()

@@ -1,4 +1,4 @@
-//! The arguments of one queue, read and checked as RabbitMQ checks them.
+//! The arguments of one object, first of all a queue, read and checked as RabbitMQ checks them.
 //!
 //! The order decides what a client with two mistakes hears of: the type of the dead-letter
 //! exchange, the queue's type, then values in RabbitMQ's order, then arguments that queues of
@@ -8,6 +8,7 @@ use menzil_model::{Escaped, Name, Table, Value};
 
 use super::{Asked, Deduplication, Overflow, RetryKind};
 use crate::refusal::{Object, Refusal};
+use crate::store::milliseconds_of;
 
 /// Ten years in milliseconds: the longest time RabbitMQ takes.
 pub(super) const TTL_MAX: u64 = 315_360_000_000;
@@ -44,7 +45,7 @@ const OF_CLASSIC: [&str; 3] = ["x-queue-mode", "x-queue-version", "x-queue-maste
 
 /// Reads and checks the arguments of a queue of that name.
 pub(super) fn read(queue: &Name, table: &Table) -> Result<Asked, Refusal> {
-    let arguments = Arguments { queue, table };
+    let arguments = Arguments::new(Object::Queue(queue.clone()), table);
     arguments.check_dead_letter_exchange()?;
     let mut asked = Asked {
         is_quorum: arguments.is_quorum()?,
@@ -56,14 +57,19 @@ pub(super) fn read(queue: &Name, table: &Table) -> Result<Asked, Refusal> {
     Ok(asked)
 }
 
-struct Arguments<'a> {
-    queue: &'a Name,
+/// The arguments of one object, as they are read.
+pub(crate) struct Arguments<'a> {
+    object: Object,
     table: &'a Table,
 }
 
 impl<'a> Arguments<'a> {
+    pub(crate) fn new(object: Object, table: &'a Table) -> Self {
+        Self { object, table }
+    }
+
     fn object(&self) -> Object {
-        Object::Queue(self.queue.clone())
+        self.object.clone()
     }
 
     fn invalid(&self, argument: &'static str, reason: impl Into<String>) -> Refusal {
@@ -90,7 +96,11 @@ impl<'a> Arguments<'a> {
     }
 
     /// A whole number from `first` on, which is 0 or 1.
-    fn number(&self, argument: &'static str, first: i128) -> Result<Option<u64>, Refusal> {
+    pub(crate) fn number(
+        &self,
+        argument: &'static str,
+        first: i128,
+    ) -> Result<Option<u64>, Refusal> {
         let Some(number) = self.integer(argument)? else {
             return Ok(None);
         };
@@ -120,6 +130,20 @@ impl<'a> Arguments<'a> {
     /// Milliseconds.
     fn time(&self, argument: &'static str, first: i128) -> Result<Option<u64>, Refusal> {
         self.bounded(argument, first, TTL_MAX, "value_too_large")
+    }
+
+    /// Milliseconds, or a text such as `7D`; not none.
+    pub(crate) fn interval(&self, argument: &'static str) -> Result<Option<u64>, Refusal> {
+        let Some(Value::LongString(text)) = self.find(argument) else {
+            return self.time(argument, 1);
+        };
+        match milliseconds_of(text).filter(|time| *time > 0) {
+            Some(time) if time > TTL_MAX => {
+                Err(self.invalid(argument, format!("{{value_too_large,{time}}}")))
+            }
+            Some(time) => Ok(Some(time)),
+            None => Err(self.invalid(argument, "invalid_interval")),
+        }
     }
 
     fn unacceptable(&self, argument: &'static str, value: &Value<'_>) -> Refusal {

@@ -98,6 +98,7 @@ impl Naive {
                 .any(|key| topic(&words(binding.key.as_bytes()), &words(key))),
             ExchangeKind::Headers => fits(&binding.arguments, headers),
             ExchangeKind::Fanout
+            | ExchangeKind::RecentHistory
             | ExchangeKind::ConsistentHash
             | ExchangeKind::ModulusHash
             | ExchangeKind::Random
@@ -122,6 +123,7 @@ impl Naive {
             | ExchangeKind::Fanout
             | ExchangeKind::Topic
             | ExchangeKind::Headers
+            | ExchangeKind::RecentHistory
             | ExchangeKind::Random
             | ExchangeKind::LocalRandom => taking.iter().map(|b| b.destination).collect(),
         }
