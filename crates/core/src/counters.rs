@@ -13,6 +13,8 @@ pub struct Counters {
     pub unroutable_returned: u64,
     /// Publishes that a queue refused.
     pub refused: u64,
+    /// Entries that were not stored because their queue had the message already.
+    pub deduplicated: u64,
     /// Confirms decided.
     pub confirmed: u64,
     /// Nacks decided.

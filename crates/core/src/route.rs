@@ -32,7 +32,7 @@ pub(crate) struct Route {
     pub(crate) atomic: bool,
     /// The properties as queues hold them, where these are not those that came.
     pub(crate) stripped: Option<Vec<u8>>,
-    /// No queue has a limit, so that none can refuse.
+    /// No queue has a limit or deduplicates: each stores it, and nobody has to be asked.
     pub(crate) is_unlimited: bool,
     /// A queue will write it to the journal.
     pub(crate) is_durable: bool,

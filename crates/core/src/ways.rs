@@ -22,7 +22,7 @@ pub(crate) struct Way {
     pub(crate) queue: QueueId,
     /// Where it lies.
     pub(crate) place: Place,
-    /// It has no limit.
+    /// It has no limit and does not deduplicate.
     pub(crate) is_unlimited: bool,
     /// It survives a restart.
     pub(crate) is_durable: bool,

@@ -3,9 +3,11 @@
 mod dying;
 mod index;
 mod item;
+mod key;
 mod page;
 mod settings;
 mod unsettled;
+mod window;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,8 +27,10 @@ use crate::store::{self, Retention, Store};
 pub(crate) use dying::Dying;
 pub(crate) use index::{Body, Gone, Index, Remains, RunMax, needs_of};
 pub(crate) use item::Item;
+pub(crate) use key::key_of;
 pub(crate) use page::{Form, Page};
 pub(crate) use settings::{Arguments, DeadLetters, Overflow, Settings, compared, parse_expiration};
+pub(crate) use window::{FrozenWindow, Seen, Windows};
 
 /// Room that a `Delivering` fact reserves ahead of what goes out, in entries.
 const DELIVERING_AHEAD: u64 = 4096;
@@ -117,6 +121,8 @@ pub(crate) struct Queue {
     pub(crate) exclusive_consumer: bool,
     /// Entries on their way to the dead-letter exchange.
     pub(crate) dying: Option<Box<Dying>>,
+    /// What it remembers of messages, if it deduplicates and had some.
+    pub(crate) windows: Option<Box<Windows>>,
     /// What a hidden queue of an exchange has besides.
     pub(crate) store: Option<Box<Store>>,
 }
@@ -156,6 +162,8 @@ pub struct QueueCounters {
     pub damaged: u64,
     /// Publishes that the queue refused.
     pub refused: u64,
+    /// Publishes that it did not store because it had the message already.
+    pub deduplicated: u64,
 }
 
 impl QueueCounters {
@@ -192,6 +200,7 @@ impl Queue {
             unused_since: 0,
             timer: None,
             counters: QueueCounters::default(),
+            windows: None,
             store: None,
         }
     }
@@ -230,6 +239,32 @@ impl Queue {
             self.next_sequence
         };
         Sequence(next + pending)
+    }
+
+    /// Remembers what a message that it stores is known by.
+    pub(crate) fn remember(&mut self, seen: Seen, durable: bool) {
+        let Some(rule) = self.settings.deduplication.as_deref() else {
+            return;
+        };
+        let windows = self.windows.get_or_insert_with(|| Windows::new(rule));
+        let window = if durable {
+            &mut windows.durable
+        } else {
+            &mut windows.transient
+        };
+        window.add(seen, rule);
+    }
+
+    /// What a checkpoint has of the keys that it remembers.
+    pub(crate) fn freeze_window(&self) -> Option<FrozenWindow> {
+        let rule = self.settings.deduplication.as_deref()?;
+        Some(self.windows.as_ref()?.durable.freeze(rule))
+    }
+
+    /// How many of them there are.
+    pub(crate) fn keys_remembered(&self) -> u64 {
+        let windows = self.windows.as_ref();
+        windows.map_or(0, |windows| windows.durable.len())
     }
 
     /// Reads a little of each line of memory that an entry which is put in needs.
@@ -384,6 +419,10 @@ impl Queue {
     /// Checks sums and order; for tests.
     pub(crate) fn check_invariants(&self) {
         self.index.check_invariants();
+        if let Some(windows) = &self.windows {
+            windows.durable.check_invariants();
+            windows.transient.check_invariants();
+        }
         assert_eq!(
             self.counters.entered,
             self.counters.left() + self.index.len(),

@@ -198,7 +198,7 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
 
 /// Arguments that this broker knows and does not act on, yet. Each goes from here with the
 /// change that makes it work.
-const UNSUPPORTED: [&str; 10] = [
+const UNSUPPORTED: [&str; 8] = [
     "x-max-priority",
     "x-single-active-consumer",
     "x-delivery-limit",
@@ -206,8 +206,6 @@ const UNSUPPORTED: [&str; 10] = [
     "x-delayed-retry-type",
     "x-delayed-retry-min",
     "x-delayed-retry-max",
-    "x-deduplication",
-    "x-deduplication-header",
     "x-group-header",
 ];
 

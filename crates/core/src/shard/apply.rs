@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use menzil_model::fact::{Origin, Packed, Published, QueueDefinition, Range, Why};
+use menzil_model::fact::{Origin, Packed, Published, QueueDefinition, Range, SeenKey, Why};
 use menzil_model::{Fact, QueueId, Sequence};
 
 use super::Shard;
-use crate::queue::{Item, Queue, Settings};
+use crate::queue::{Item, Queue, Seen, Settings};
 use crate::releases::Counted;
 use crate::slots::Place;
 
@@ -49,6 +49,7 @@ impl Shard {
             Fact::Page { queue, entries } | Fact::Copied { queue, entries } => {
                 self.apply_page(queue, entries);
             }
+            Fact::Seen { queue, keys } => self.apply_seen(queue, &keys),
             Fact::Settled { queue, ranges, why } => self.apply_settled(queue, &ranges, why),
             Fact::Delivering { queue, below } => self.apply_delivering(origin.index, queue, below),
             Fact::Group(_) => debug_assert!(false, "groups do not nest"),
@@ -100,6 +101,7 @@ impl Shard {
             mut message,
             extent,
             entries,
+            keys,
         } = published;
         let stored = entries.iter().any(|entry| entry.durable);
         let origin = if stored { origin } else { Origin::default() };
@@ -126,6 +128,20 @@ impl Shard {
             };
             let reach = self.content.reach(!queue.consumers.is_empty());
             queue.index.insert(item, content, reach);
+            let key = keys.as_deref().and_then(|keys| keys.in_queue(entry.queue));
+            if let (Some(keys), Some(key)) = (keys.as_deref(), key) {
+                let (at, index) = (keys.at, if entry.durable { origin.index } else { 0 });
+                queue.remember(Seen { key, at, index }, entry.durable);
+            }
+        }
+    }
+
+    fn apply_seen(&mut self, queue: QueueId, keys: &[SeenKey]) {
+        let Some(queue) = self.queues.get_mut(&queue) else {
+            return;
+        };
+        for &SeenKey { key, at } in keys {
+            queue.remember(Seen { key, at, index: 0 }, true);
         }
     }
 

@@ -10,7 +10,7 @@ use menzil_model::{ExchangeId, Fact, Name, QueueId, Sequence};
 
 use super::Shard;
 use crate::log::Log;
-use crate::queue::{Form, Item};
+use crate::queue::{Form, FrozenWindow, Item};
 
 /// The durable state at one moment.
 #[derive(Debug)]
@@ -33,6 +33,7 @@ struct FrozenQueue {
     pages: Vec<Form>,
     plain: Vec<Item>,
     packed_tail: Packing,
+    window: Option<FrozenWindow>,
 }
 
 impl Frozen {
@@ -94,6 +95,9 @@ impl FrozenQueue {
             put(Packed::pack(plain.iter().map(|item| item.to_stored())));
         }
         put(self.packed_tail.pack());
+        if let Some(window) = self.window {
+            window.write(|keys| sink(&Fact::Seen { queue, keys }));
+        }
     }
 }
 
@@ -134,6 +138,7 @@ impl Shard {
                 pages,
                 plain,
                 packed_tail,
+                window: queue.freeze_window(),
             }
         });
         Frozen {
@@ -186,7 +191,7 @@ impl Shard {
         let entries: u64 = self
             .queues
             .values()
-            .map(|queue| queue.index.packed_bytes())
+            .map(|queue| queue.index.packed_bytes() + SEEN_BYTES * queue.keys_remembered())
             .sum();
         let objects = self.queues.len() + self.topology.exchanges().count();
         let objects = objects as u64 + self.topology.binding_count() as u64;
@@ -212,6 +217,9 @@ impl Shard {
         }
     }
 }
+
+/// Bytes of a key that a queue remembers.
+const SEEN_BYTES: u64 = 20;
 
 /// An order of bindings that does not depend on how they came about, unless that says something.
 fn order_of((rank, binding): &(usize, Binding)) -> (ExchangeId, Destination, usize, &[u8], &[u8]) {

@@ -11,7 +11,7 @@ use menzil_model::fact::{Range, Ranges};
 use menzil_model::{Fact, Message, Properties, QueueId, Sequence};
 
 use super::Shard;
-use super::publish::Pending;
+use super::publish::{Intake, Pending};
 use super::route::is_atomic;
 use crate::channel::HeldPublish;
 use crate::death::{self, Death, Notes, Reason};
@@ -324,18 +324,14 @@ impl Shard {
             }
             self.counters.dead_letters_refused += 1;
         }
-        if intake.entries.is_empty() {
-            self.record_lazy(turn.log, settled, is_durable);
-        } else {
-            self.counters.dead_lettered += 1;
-            if let Some(queue) = self.queues.at_mut(place, id) {
-                queue.counters.dead_lettered += 1;
-            }
-            let message = Arc::clone(&held.message);
-            let also = Some((settled, is_durable));
-            self.enter_queues(turn, message, intake.entries, &pending, also);
-        }
-        self.refuse_letters(&intake.dead_letters, &held.message);
+        self.enter_letter(
+            turn,
+            id,
+            held.message,
+            intake,
+            &pending,
+            Some((settled, is_durable)),
+        );
         Move::Done
     }
 
@@ -373,16 +369,28 @@ impl Shard {
         if intake.refused_by.is_some() {
             self.counters.dead_letters_refused += 1;
         }
+        self.enter_letter(turn, id, held.message, intake, &pending, None);
+        true
+    }
+
+    /// The letter enters the queues that take it.
+    fn enter_letter(
+        &mut self,
+        turn: &mut Turn<'_>,
+        source: QueueId,
+        letter: Arc<Message>,
+        intake: Intake,
+        pending: &Pending,
+        also: Option<(Fact, bool)>,
+    ) {
         if !intake.entries.is_empty() {
             self.counters.dead_lettered += 1;
-            if let Some(queue) = self.queues.get_mut(&id) {
+            if let Some(queue) = self.queues.get_mut(&source) {
                 queue.counters.dead_lettered += 1;
             }
-            let message = Arc::clone(&held.message);
-            self.enter_queues(turn, message, intake.entries, &pending, None);
         }
-        self.refuse_letters(&intake.dead_letters, &held.message);
-        true
+        self.refuse_letters(&intake.dead_letters, &letter);
+        self.enter_queues(turn, letter, intake, pending, also);
     }
 
     /// Writes the letter and finds its queues.

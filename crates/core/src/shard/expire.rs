@@ -16,7 +16,11 @@ const EXPIRED_AT_ONCE: usize = 1000;
 impl Shard {
     /// When [`Shard::expire`] is due, in milliseconds since 1970.
     pub fn deadline(&self) -> Option<u64> {
-        if self.releases.is_behind() || self.letters.is_behind() || !self.grown.is_empty() {
+        if self.releases.is_behind()
+            || self.letters.is_behind()
+            || self.topology.is_behind()
+            || !self.grown.is_empty()
+        {
             return Some(0);
         }
         self.timers.first().map(|(at, _)| *at)
@@ -25,6 +29,7 @@ impl Shard {
     /// Does what is due. Work is bounded; where more is due [`Shard::deadline`] says so.
     pub fn expire(&mut self, now: u64, log: &mut dyn Log, effects: &mut dyn Effects) {
         let mut turn = Turn { now, log, effects };
+        self.topology.clear_away();
         let due: Vec<QueueId> = self
             .timers
             .iter()

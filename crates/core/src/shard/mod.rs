@@ -11,6 +11,7 @@ mod checkpoint;
 mod close;
 mod consume;
 mod dead_letter;
+mod deduplicate;
 mod deliver;
 mod exchange;
 mod expire;

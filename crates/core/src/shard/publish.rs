@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use menzil_model::fact::{Chunks, Entries, Entry, Extent, Published, Ranges, Why};
+use menzil_model::fact::{Chunks, Entries, Entry, Extent, Keys, Published, Ranges, Why};
 use menzil_model::{Fact, Map, Message, QueueId, Sequence};
+use smallvec::SmallVec;
 
 use super::Shard;
+use super::deduplicate::{Duplicates, PendingKeys, keys_of};
 use crate::channel::{HeldPublish, Mode};
 use crate::command::{ChannelKey, PublishRef};
 use crate::consumer::Taker;
@@ -29,6 +31,7 @@ pub(super) struct Pending {
     durable_bytes: u64,
     by_queue: Map<QueueId, Vec<(Sequence, u64, bool)>>,
     order: Vec<QueueId>,
+    keys: PendingKeys,
 }
 
 impl Pending {
@@ -62,10 +65,22 @@ impl Pending {
 pub(super) struct Intake {
     /// The places it gets.
     pub(super) entries: Entries,
+    /// What it is known by in those of them that deduplicate.
+    pub(super) keys: Option<Box<Keys>>,
     /// A queue that refused it.
     pub(super) refused_by: Option<QueueId>,
     /// Those of them that want it dead-lettered.
     pub(super) dead_letters: Vec<QueueId>,
+    /// Those that have it already.
+    pub(super) duplicates: Duplicates,
+}
+
+impl Intake {
+    /// Whether a queue that can be consumed from has it, or had it before.
+    pub(super) fn reaches_a_queue(&self) -> bool {
+        let mut entries = self.entries.iter();
+        !self.duplicates.is_empty() || entries.any(|entry| !entry.queue.is_store())
+    }
 }
 
 impl Shard {
@@ -144,8 +159,8 @@ impl Shard {
             self.counters.refused += 1;
             self.refuse_letters(&intake.dead_letters, &held.message);
         }
-        self.counters.routed += u64::from(reaches_a_queue(&intake.entries));
-        let index = self.enter_queues(turn, held.message, intake.entries, &pending, None);
+        self.counters.routed += u64::from(intake.reaches_a_queue());
+        let index = self.enter_queues(turn, held.message, intake, &pending, None);
         self.confirm(turn, key, confirm, index, !refused);
         Ok(())
     }
@@ -188,6 +203,7 @@ impl Shard {
     ) -> Intake {
         let mut intake = Intake::default();
         let entries = &mut intake.entries;
+        let mut keys = SmallVec::new();
         let body_bytes = held.message.body_bytes();
         let bytes = pending.durable_bytes + held.message.total_bytes();
         for id in &held.targets {
@@ -199,6 +215,14 @@ impl Shard {
                 continue;
             };
             let durable = held.persistent && queue.definition.durable;
+            let key = self.key_in(*id, held);
+            let original =
+                key.and_then(|key| self.original_of(turn.now, (*id, key), durable, &pending.keys));
+            if let Some(after) = original {
+                // Before it may be refused: what is sent again has been taken.
+                intake.duplicates.note(*id, after);
+                continue;
+            }
             let overflow = queue.settings.overflow;
             let is_full = overflow != Overflow::DropHead && self.is_full(*id, pending, body_bytes);
             if is_full || (durable && !turn.log.has_room(bytes)) {
@@ -224,9 +248,16 @@ impl Shard {
                 expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
                 durable,
             });
+            if let Some(key) = key {
+                keys.push((*id, key));
+                if pending.is_transaction {
+                    pending.keys.add(*id, key, durable);
+                }
+            }
         }
         if intake.refused_by.is_some() && atomic {
             entries.clear();
+            keys.clear();
         }
         if entries.iter().any(|entry| entry.durable) {
             pending.durable_bytes = bytes;
@@ -236,6 +267,7 @@ impl Shard {
                 pending.add(entry.queue, entry.sequence, body_bytes, entry.durable);
             }
         }
+        intake.keys = keys_of(turn.now, keys);
         intake
     }
 
@@ -260,12 +292,18 @@ impl Shard {
         &mut self,
         turn: &mut Turn<'_>,
         message: Arc<Message>,
-        entries: Entries,
+        intake: Intake,
         pending: &Pending,
         also: Option<(Fact, bool)>,
     ) -> u64 {
+        self.count_duplicates(&intake.duplicates);
+        let (entries, keys) = (intake.entries, intake.keys);
+        let after = intake.duplicates.after;
         if entries.is_empty() {
-            return 0;
+            if let Some((fact, is_durable)) = also {
+                self.record_lazy(turn.log, fact, is_durable);
+            }
+            return after;
         }
         for entry in &entries {
             self.touch(entry.queue);
@@ -288,16 +326,17 @@ impl Shard {
             message: Some(message),
             extent,
             entries,
+            keys,
         });
         if dropped.is_empty() {
-            return self.record(turn, published, durable);
+            return self.record(turn, published, durable).max(after);
         }
         if !durable {
             self.record(turn, published, false);
             for (fact, is_durable) in dropped {
                 self.record(turn, fact, is_durable);
             }
-            return 0;
+            return after;
         }
         let mut group = vec![published];
         group.extend(dropped.into_iter().map(|(fact, _)| fact));
@@ -381,11 +420,6 @@ impl Shard {
             .filter_map(room)
             .fold(0, u64::saturating_add)
     }
-}
-
-/// Whether there is one in a queue that can be consumed from.
-pub(super) fn reaches_a_queue(entries: &Entries) -> bool {
-    entries.iter().any(|entry| !entry.queue.is_store())
 }
 
 /// Writes the chunks of a large body that `references` entries will need, and tells where they

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use menzil_model::fact::{Entries, Published, Ranges, Why};
+use menzil_model::fact::{Published, Ranges, Why};
 use menzil_model::{Fact, Map, QueueId, Sequence};
 
 use super::Shard;
-use super::publish::{Pending, reaches_a_queue, write_chunks};
+use super::publish::{Intake, Pending, write_chunks};
 use crate::channel::{HeldPublish, HeldSettle, Mode, Transaction, Verdict};
 use crate::command::ChannelKey;
 use crate::effect::{Output, Reply};
@@ -72,7 +72,7 @@ impl Shard {
     ) -> Result<(), Refusal> {
         let transaction = self.take_transaction(key)?;
         let mut pending = Pending::of_transaction();
-        let mut places = Vec::new();
+        let mut intakes = Vec::new();
         for held in &transaction.publishes {
             let intake = self.intake(turn, held, false, &mut pending);
             if intake.refused_by.is_some() {
@@ -80,9 +80,9 @@ impl Shard {
                 self.restore_settles(key, &transaction);
                 return Err(Refusal::TransactionRefused);
             }
-            places.push(intake.entries);
+            intakes.push(intake);
         }
-        let index = self.record_transaction(turn, &transaction, places, &pending);
+        let index = self.record_transaction(turn, &transaction, intakes, &pending);
         for held in transaction.publishes.iter().filter(|held| held.unroutable) {
             self.counters.unroutable_returned += 1;
             turn.send(
@@ -110,19 +110,23 @@ impl Shard {
         &mut self,
         turn: &mut Turn<'_>,
         transaction: &Transaction,
-        places: Vec<Entries>,
+        intakes: Vec<Intake>,
         pending: &Pending,
     ) -> u64 {
         let mut durable = Vec::new();
         let mut volatile = Vec::new();
-        for (held, entries) in transaction.publishes.iter().zip(places) {
+        let mut after = 0;
+        for (held, intake) in transaction.publishes.iter().zip(intakes) {
+            self.counters.routed += u64::from(intake.reaches_a_queue());
+            self.count_duplicates(&intake.duplicates);
+            after = after.max(intake.duplicates.after);
+            let entries = intake.entries;
             if entries.is_empty() {
                 continue;
             }
             for entry in &entries {
                 self.touch(entry.queue);
             }
-            self.counters.routed += u64::from(reaches_a_queue(&entries));
             let keep = entries.iter().any(|entry| entry.durable);
             let references = if keep { entries.len() } else { 0 };
             let extent = write_chunks(turn, &held.message, references);
@@ -131,6 +135,7 @@ impl Shard {
                 message,
                 extent,
                 entries,
+                keys: intake.keys,
             });
             if keep {
                 durable.push(fact);
@@ -159,7 +164,7 @@ impl Shard {
         for fact in volatile {
             self.record(turn, fact, false);
         }
-        let mut index = 0;
+        let mut index = after;
         if !durable.is_empty() {
             index = self.record(turn, Fact::Group(durable), true);
         }

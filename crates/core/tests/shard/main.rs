@@ -9,6 +9,7 @@
 )]
 
 mod dead_letters;
+mod deduplication;
 mod hashes;
 mod history;
 mod outcomes;

@@ -13,6 +13,7 @@
 
 mod decode;
 mod encode;
+mod keyed;
 mod packed;
 mod packing;
 mod runs;
@@ -26,6 +27,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 pub use decode::{FactError, read_chunk, read_message, read_short_message};
+pub use keyed::{Keys, MessageKey, SeenKey};
 pub use packed::{Packed, PackedEntries, PackedSummary, StoredEntry};
 pub use packing::Packing;
 
@@ -229,6 +231,8 @@ pub struct Published {
     pub extent: Extent,
     /// Its places.
     pub entries: Entries,
+    /// What it is known by in those of its queues that deduplicate.
+    pub keys: Option<Box<Keys>>,
 }
 
 /// A message and all the queues that it reached, where it lies: what is written of it needs no
@@ -375,6 +379,13 @@ pub enum Fact {
         /// The entries.
         entries: Packed,
     },
+    /// Checkpoint: keys that a queue remembers, the oldest first; there may be more in the next.
+    Seen {
+        /// Which queue.
+        queue: QueueId,
+        /// The keys.
+        keys: Vec<SeenKey>,
+    },
 }
 
 /// Whether [`Fact::decode`] copies message contents out or only their sizes.
@@ -412,7 +423,8 @@ impl Fact {
             | Self::Settled { .. }
             | Self::Delivering { .. }
             | Self::Copied { .. }
-            | Self::Page { .. } => Class::Message,
+            | Self::Page { .. }
+            | Self::Seen { .. } => Class::Message,
             Self::Group(facts) => facts
                 .iter()
                 .map(Self::class)
