@@ -198,8 +198,7 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
 
 /// Arguments that this broker knows and does not act on, yet. Each goes from here with the
 /// change that makes it work.
-const UNSUPPORTED: [&str; 8] = [
-    "x-max-priority",
+const UNSUPPORTED: &[&str] = &[
     "x-single-active-consumer",
     "x-delivery-limit",
     "x-consumer-timeout",

@@ -466,6 +466,7 @@ impl Shard {
                 message: Arc::clone(&letter),
                 persistent,
                 ttl: None,
+                priority: properties.priority.unwrap_or_default(),
                 targets: queues,
                 unroutable: false,
             },
