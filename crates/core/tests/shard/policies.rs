@@ -97,7 +97,7 @@ impl World {
         self.shard.check_invariants();
     }
 
-    fn ready(&self, queue: &str) -> u64 {
+    fn ready_in(&self, queue: &str) -> u64 {
         let queues = self.shard.queues();
         let found = queues.iter().find(|one| one.name == name(queue)).unwrap();
         found.ready
@@ -112,8 +112,8 @@ fn a_length_limit_drops_what_is_over_it_at_once() {
     world.publish_each("q", &["1", "2", "3", "4", "5"]);
     world.publish_each("other", &["1", "2", "3"]);
     world.set("short", "^q$", &[("max-length", Value::I64(2))]);
-    assert_eq!(world.ready("q"), 2);
-    assert_eq!(world.ready("other"), 3);
+    assert_eq!(world.ready_in("q"), 2);
+    assert_eq!(world.ready_in("other"), 3);
     world.publish_each("q", &["6"]);
     assert_eq!(world.shard.queues()[1].counters.overflowed, 4);
     world.restart();
@@ -217,11 +217,11 @@ fn an_operator_policy_bounds_what_others_say() {
     world.declare_with("q", true, arguments(&[("x-max-length", Value::I32(4))]));
     world.set("high", "q", &[("max-length", Value::I64(10))]);
     world.publish_each("q", &["1", "2", "3", "4", "5"]);
-    assert_eq!(world.ready("q"), 4);
+    assert_eq!(world.ready_in("q"), 4);
     world.set_operator("cap", "q", &[("max-length", Value::I64(2))]);
-    assert_eq!(world.ready("q"), 2);
+    assert_eq!(world.ready_in("q"), 2);
     world.set("high", "q", &[("max-length", Value::I64(1))]);
-    assert_eq!(world.ready("q"), 1);
+    assert_eq!(world.ready_in("q"), 1);
     // The same name is another policy among those of operators.
     assert_eq!(world.shard.policies().count(), 2);
 }
@@ -245,7 +245,7 @@ fn many_objects_are_reached_by_turns() {
     // What is declared meanwhile has its settings from the start.
     world.declare("q-new");
     world.publish_each("q-new", &["1", "2"]);
-    assert_eq!(world.ready("q-new"), 1);
+    assert_eq!(world.ready_in("q-new"), 1);
     let (mut turns, mut last) = (0, ready(&world));
     while world.shard.is_applying_policies() {
         let mut effects = Vec::new();
@@ -268,12 +268,12 @@ fn a_long_queue_is_cut_in_slices_and_after_a_crash_too() {
     world.begin_policy(short).unwrap();
     let mut effects = Vec::new();
     world.shard.expire(world.now, &mut world.log, &mut effects);
-    assert_eq!(world.ready("q"), 15_000);
+    assert_eq!(world.ready_in("q"), 15_000);
     // A publish in between pays for itself and no more than a slice.
     world.publish_each("q", &["new"]);
-    assert_eq!(world.ready("q"), 5_000);
+    assert_eq!(world.ready_in("q"), 5_000);
     world.restart();
-    assert_eq!(world.ready("q"), 5_000);
+    assert_eq!(world.ready_in("q"), 5_000);
     world.tick(0);
     assert_eq!(
         world.drain("q"),
