@@ -1,6 +1,7 @@
 //! The Menzil broker.
 
 mod cli;
+mod control;
 mod hash_password;
 mod journal;
 mod server;
@@ -52,6 +53,8 @@ fn main() -> ExitCode {
         cli::Command::Server(arguments) => server::run(&arguments),
         cli::Command::Bench(arguments) => bench(arguments.words),
         cli::Command::Stats(arguments) => stats::run(&arguments),
+        cli::Command::Policy(command) => control::policy(&command),
+        cli::Command::Definitions(command) => control::definitions(&command),
         cli::Command::Journal(command) => journal::run(&command),
         cli::Command::HashPassword(arguments) => hash_password::run(&arguments),
     };

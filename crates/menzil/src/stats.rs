@@ -2,23 +2,13 @@
 
 mod tables;
 
-use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
-
 use serde_json::Value;
 
 use crate::cli::StatsArguments;
-use crate::{Failure, print};
+use crate::{Failure, control, print};
 
 pub(crate) fn run(arguments: &StatsArguments) -> Result<(), Failure> {
-    let path = menzil_server::stats_socket(&arguments.data_dir);
-    let answer = ask(&path).map_err(|error| {
-        Failure::new(format!(
-            "{}: {error}; is a server running on this data folder?",
-            path.display()
-        ))
-    })?;
+    let answer = control::ask(&arguments.data_dir, "stats", b"")?;
     if arguments.json {
         print(&answer);
         return Ok(());
@@ -28,15 +18,3 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<(), Failure> {
     print(&tables::tables(&value));
     Ok(())
 }
-
-fn ask(path: &std::path::Path) -> std::io::Result<String> {
-    let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(b"stats\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
-}
-
-const PATIENCE: Duration = Duration::from_secs(10);
