@@ -43,5 +43,6 @@ pub use refusal::{Given, Object, Refusal};
 pub use scratch::Scratch;
 pub use shard::{Frozen, QueueSummary, Shard, ShardSettings, Summary};
 pub use topology::{
-    Grounds, Routed, RoutingKeys, Targets, Topology, check_binding, check_exchange, strip_bcc,
+    Grounds, Routed, RoutingKeys, Targets, Topology, check_binding, check_exchange, explain,
+    strip_bcc,
 };

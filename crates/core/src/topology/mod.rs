@@ -16,6 +16,7 @@ mod carbon_copy;
 mod chance;
 mod criteria;
 mod dense;
+pub mod explain;
 mod headers;
 mod index;
 mod invariants;
