@@ -5,6 +5,7 @@ use menzil_model::{Map, Name, Set};
 use super::Shard;
 use crate::counters::Counters;
 use crate::queue::QueueCounters;
+use crate::topology::Topology;
 
 /// Objects of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,6 +78,11 @@ impl Shard {
             index_bytes: self.shelf.bytes_here(),
             index_scratch_bytes: self.shelf.bytes_away(),
         }
+    }
+
+    /// Its exchanges, queues and bindings.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
     }
 
     /// Every queue, by name; the stores of exchanges are none.

@@ -34,7 +34,7 @@ pub(super) fn near(
         // The nearest of them would have been enough.
         Mode::Any => {
             let (cost, miss) = missed.into_iter().next()?;
-            Some((cost + alone, vec![miss]))
+            (cost < COST_ABSENT).then(|| (cost + alone, vec![miss]))
         }
         Mode::All => {
             let cost: u32 = missed.iter().map(|(cost, _)| *cost).sum();
