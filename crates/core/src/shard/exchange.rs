@@ -74,15 +74,12 @@ impl Shard {
         ids.sort_unstable();
         for id in ids {
             if let Some(queue) = self.queues.get_mut(&id) {
-                queue.unused_since = now;
-                queue
-                    .index
-                    .recovered(queue.mark.below().min(queue.next_sequence));
-                queue.mark.recovered(queue.next_sequence);
+                queue.recovered(now);
             }
             self.touch(id);
         }
-        self.settle_down(&mut turn);
+        // Nothing can be read yet: what is to be moved waits for the first turn.
+        self.settle_touched(&mut turn);
         self.finish(turn.log);
     }
 
