@@ -77,7 +77,7 @@ pub(crate) fn definitions(command: &DefinitionsCommand) -> Result<(), Failure> {
     let DefinitionsCommand::Import { file, data_dir } = command;
     let content = std::fs::read(file)
         .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-    let answer = asked(data_dir, "definitions", &content);
+    let answer = asked(data_dir, "import", &content);
     let answer =
         answer.map_err(|failure| Failure::new(format!("{}: {}", file.display(), failure.text)))?;
     print(&format!("{} new, {} kept\n", answer["new"], answer["kept"]));
@@ -93,7 +93,8 @@ fn print_each(list: &Value) {
 
 /// The answer to a question, or the server's reason to refuse it.
 fn asked(data_dir: &Path, word: &str, content: &[u8]) -> Result<Value, Failure> {
-    let answer = ask(data_dir, word, content)?;
+    let question = format!("{word} {}", content.len());
+    let answer = ask(data_dir, &question, content)?;
     let value: Value = serde_json::from_str(&answer)
         .map_err(|error| Failure::new(format!("the server's answer does not read: {error}")))?;
     match value["error"].as_str() {
@@ -103,9 +104,9 @@ fn asked(data_dir: &Path, word: &str, content: &[u8]) -> Result<Value, Failure> 
 }
 
 /// The answer of the server that runs on that data folder: a line of JSON.
-pub(crate) fn ask(data_dir: &Path, word: &str, content: &[u8]) -> Result<String, Failure> {
+pub(crate) fn ask(data_dir: &Path, question: &str, content: &[u8]) -> Result<String, Failure> {
     let path = menzil_server::stats_socket(data_dir);
-    exchange(&path, word, content).map_err(|error| {
+    exchange(&path, question, content).map_err(|error| {
         Failure::new(format!(
             "{}: {error}; is a server running on this data folder?",
             path.display()
@@ -113,11 +114,11 @@ pub(crate) fn ask(data_dir: &Path, word: &str, content: &[u8]) -> Result<String,
     })
 }
 
-fn exchange(path: &Path, word: &str, content: &[u8]) -> std::io::Result<String> {
+fn exchange(path: &Path, question: &str, content: &[u8]) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("{word} {}\n", content.len()).as_bytes())?;
+    stream.write_all(format!("{question}\n").as_bytes())?;
     stream.write_all(content)?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

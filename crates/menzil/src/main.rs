@@ -2,6 +2,7 @@
 
 mod cli;
 mod control;
+mod explain;
 mod hash_password;
 mod journal;
 mod server;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         cli::Command::Stats(arguments) => stats::run(&arguments),
         cli::Command::Policy(command) => control::policy(&command),
         cli::Command::Definitions(command) => control::definitions(&command),
+        cli::Command::Explain(command) => explain::run(&command),
         cli::Command::Journal(command) => journal::run(&command),
         cli::Command::HashPassword(arguments) => hash_password::run(&arguments),
     };

@@ -1,7 +1,7 @@
 //! What a running server is asked over the Unix socket in its data folder.
 //!
 //! ```text
-//! question := word [ " " length ] "\n" content        content has `length` bytes of JSON
+//! question := word [ " " rest ] "\n" [ content ]      content has as many bytes of JSON as rest says
 //! answer   := one line of JSON; { "error": text } where it was refused
 //! ```
 //! Only the owner of the folder may connect.
@@ -22,17 +22,30 @@ use crate::{log, stats};
 /// The most bytes of a question's content.
 pub(crate) const CONTENT_BYTES_MAX: usize = 256 << 20;
 
+/// The words that have content.
+const WITH_CONTENT: [&str; 4] = ["set-policy", "clear-policy", "effective", "import"];
+
+/// How many bytes of content follow a question.
+pub(crate) fn length_of(word: &str, rest: &str) -> usize {
+    if WITH_CONTENT.contains(&word) {
+        rest.parse().unwrap_or(0)
+    } else {
+        0
+    }
+}
+
 /// Answers a question. It may wait for the disk: not for tasks.
-pub(crate) fn answer(node: &Node, word: &str, content: &[u8]) -> Value {
+pub(crate) fn answer(node: &Node, word: &str, rest: &str, content: &[u8]) -> Value {
     let done = match word {
         "stats" => Ok(stats::all(node)),
+        "definitions" => Ok(stats::definitions::of(node, rest.as_bytes())),
         "policies" => Ok(policies(node)),
         "set-policy" => read(content).and_then(|asked| set_policy(node, &asked)),
         "clear-policy" => read(content).and_then(|asked| clear_policy(node, &asked)),
         "effective" => read(content).and_then(|asked| effective(node, &asked)),
-        "definitions" => import(node, content),
+        "import" => import(node, content),
         _ => Err(format!(
-            "ask for stats, policies, set-policy, clear-policy, effective or definitions, \
+            "ask for stats, definitions, policies, set-policy, clear-policy, effective or import, \
              not {word:?}"
         )),
     };

@@ -3,6 +3,8 @@
 //! One question, one answer; [`control`](crate::control) has the questions. Only the owner of the
 //! folder may connect.
 
+pub(crate) mod definitions;
+
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,8 @@ use crate::driver::Node;
 use crate::driver::shard_driver::ShardDriver;
 use crate::log;
 use crate::server::stats_socket;
+
+pub(crate) use definitions::Snapshot;
 
 /// The listening socket.
 pub(crate) struct Socket {
@@ -91,20 +95,21 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 
 async fn answer(node: Arc<Node>, mut stream: UnixStream) -> io::Result<()> {
     let read = tokio::time::timeout(PATIENCE, question(&mut stream)).await;
-    let (word, length, mut content) = read.map_err(|_| io::ErrorKind::TimedOut)??;
+    let (word, rest, mut content) = read.map_err(|_| io::ErrorKind::TimedOut)??;
+    let length = control::length_of(&word, &rest);
     let answer = if length > CONTENT_BYTES_MAX {
         json!({"error": format!("more than {CONTENT_BYTES_MAX} bytes")})
     } else {
         let missing = length.saturating_sub(content.len());
-        let mut rest = (&mut stream).take(missing as u64);
-        tokio::time::timeout(CONTENT_PATIENCE, rest.read_to_end(&mut content))
+        let mut missing = (&mut stream).take(missing as u64);
+        tokio::time::timeout(CONTENT_PATIENCE, missing.read_to_end(&mut content))
             .await
             .map_err(|_| io::ErrorKind::TimedOut)??;
         if content.len() < length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         // It may wait for the disk.
-        let answer = move || control::answer(&node, &word, &content);
+        let answer = move || control::answer(&node, &word, &rest, &content);
         tokio::task::spawn_blocking(answer).await?
     };
     let line = format!("{answer}\n");
@@ -113,8 +118,8 @@ async fn answer(node: Arc<Node>, mut stream: UnixStream) -> io::Result<()> {
     stream.shutdown().await
 }
 
-/// The word of a question, the length of its content, and what of that came with it.
-async fn question(stream: &mut UnixStream) -> io::Result<(String, usize, Vec<u8>)> {
+/// The word of a question, the rest of its line, and what of its content came with it.
+async fn question(stream: &mut UnixStream) -> io::Result<(String, String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
@@ -130,10 +135,8 @@ async fn question(stream: &mut UnixStream) -> io::Result<(String, usize, Vec<u8>
     let content = bytes.get(end + 1..).unwrap_or_default().to_vec();
     bytes.truncate(end);
     let line = String::from_utf8_lossy(&bytes);
-    let mut words = line.split_ascii_whitespace();
-    let word = words.next().unwrap_or_default().to_owned();
-    let length = words.next().and_then(|length| length.parse().ok());
-    Ok((word, length.unwrap_or(0), content))
+    let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
+    Ok((word.trim().to_owned(), rest.trim().to_owned(), content))
 }
 
 pub(crate) fn all(node: &Node) -> Value {
@@ -269,4 +272,4 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// For a file of definitions over a slow disk.
 const CONTENT_PATIENCE: Duration = Duration::from_secs(60);
 const ANSWERS_AT_ONCE: usize = 4;
-const QUESTION_BYTES_MAX: usize = 256;
+const QUESTION_BYTES_MAX: usize = 512;

@@ -150,6 +150,7 @@ impl Shard {
             priority: route.priority,
             targets: route.queues.clone(),
             unroutable: unroutable && publish.mandatory,
+            is_moved: false,
         };
         if transactional {
             return self.hold_publish(key, held);

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use super::link::{Link, OutboundGuard};
 use super::outlet::{Open, Outlet};
 use super::{Node, ShardLog, stop_node};
+use crate::stats::Snapshot;
 
 /// A virtual host's state and who waits for it.
 pub(crate) struct ShardDriver {
@@ -92,6 +93,11 @@ impl ShardDriver {
     /// What an exchange or queue is set to.
     pub(crate) fn effective(&self, object: &Object) -> Option<Effective> {
         self.state.lock().shard.effective(object)
+    }
+
+    /// Its exchanges, queues and bindings.
+    pub(crate) fn definitions(&self) -> Snapshot {
+        Snapshot::of(self.state.lock().shard.topology())
     }
 
     /// The whole durable state, and what the journal knows of this moment.
