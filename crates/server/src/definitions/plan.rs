@@ -21,6 +21,8 @@ pub(super) const OPERATOR_POLICY: &str = "operator_policy";
 #[derive(Default)]
 pub(super) struct Plan {
     pub(super) definitions: Definitions,
+    /// Where the virtual host itself stands, if it does.
+    vhost: Option<Place>,
     policies: Vec<Place>,
     exchanges: Vec<Place>,
     queues: Vec<Place>,
@@ -51,8 +53,12 @@ impl Plan {
         }
     }
 
+    /// Where a virtual host is named first.
     pub(super) fn first_place(&self) -> String {
-        self.place(0)
+        match self.vhost {
+            Some(Place(list, number)) => format!("{list}[{number}]"),
+            None => self.place(0),
+        }
     }
 
     fn places(&self) -> impl Iterator<Item = Place> + '_ {
@@ -71,7 +77,7 @@ pub(super) fn plans(file: File) -> Result<BTreeMap<String, Plan>, ImportError> {
     let mut plans = Plans(BTreeMap::new());
     for (number, one) in file.vhosts.into_iter().enumerate() {
         let place = Place("vhosts", number);
-        plans.of(Some(one.name), place, "")?;
+        plans.of(Some(one.name), place, "")?.vhost = Some(place);
     }
     for (number, one) in file.policies.into_iter().enumerate() {
         plans.policy(number, one)?;
