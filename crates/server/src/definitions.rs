@@ -226,6 +226,10 @@ fn carry_out(
     let all: Vec<Definition<'_>> = plan.definitions.iter().collect();
     let mut number = 0;
     for some in all.chunks(OBJECTS_AT_ONCE) {
+        if *node.stopping.borrow() {
+            let what = "the server stops; what came before this is there";
+            return Err(ImportError::new(plan.place(number), what));
+        }
         let mut touched = Touched::new();
         let mut batch = shard.batch(node);
         for definition in some {

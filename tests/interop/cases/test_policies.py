@@ -121,6 +121,35 @@ def test_the_argument_wins_for_an_alternate_exchange(conn, policies, name, until
         conn.call(channel, "exchange.delete", exchange=one)
 
 
+def test_a_queue_gets_a_dead_letter_exchange_and_loses_it(conn, policies, name, until):
+    """Yapılandırma: the article's other policy, `dead-letter-exchange` for queues by prefix."""
+    channel = conn.channel()
+    letters = name("dlx")
+    conn.call(channel, "exchange.declare", exchange=letters, type="direct", durable=True)
+    queue, dead = queue_of(conn, channel, name), queue_of(conn, channel, name)
+    conn.call(channel, "queue.bind", queue=dead, exchange=letters, routing_key="by-policy")
+
+    def reject(body):
+        put(conn, queue, body, props=PERSISTENT)
+        got = until(lambda: take(conn.call(channel, "basic.get", queue=queue)))
+        conn.send(channel, "basic.reject", delivery_tag=got.delivery_tag, requeue=False)
+
+    def take(event):
+        return event if event.name == "basic.get-ok" else None
+
+    policies.set(queue, exactly(queue), {"dead-letter-exchange": letters, "dead-letter-routing-key": "by-policy"},
+                 priority=10, apply_to="queues")
+    reject(b"kept")
+    assert until(lambda: get_all(conn, channel, dead)) == [b"kept"]
+    policies.clear(queue)
+    reject(b"lost")
+    conn.call(channel, "basic.qos", prefetch_count=1)
+    assert get_all(conn, channel, dead) == []
+    for one in (queue, dead):
+        conn.call(channel, "queue.delete", queue=one)
+    conn.call(channel, "exchange.delete", exchange=letters)
+
+
 @pytest.mark.parametrize("argument, policy", [(4, 2), (2, 4)])
 def test_of_two_limits_the_lower_holds(conn, policies, name, until, argument, policy):
     """Yapılandırma says that the argument always wins. RabbitMQ takes the lower of two limits, and so
