@@ -98,7 +98,7 @@ const WRONG: [(&str, &str); 13] = [
     ("{", "line 1, column 1: EOF while parsing an object"),
     (
         r#"{"queues": [{"vhost": "/", "name": 5}]}"#,
-        "line 1, column 37: invalid type: integer `5`, expected a string",
+        "line 1, column 36: invalid type: integer `5`, expected a string",
     ),
     (
         r#"{"queues": [{"name": "q"}]}"#,
