@@ -270,6 +270,6 @@ fn of_queue(queue: &menzil_core::QueueSummary) -> Value {
 
 const PATIENCE: Duration = Duration::from_secs(1);
 /// For a file of definitions over a slow disk.
-const CONTENT_PATIENCE: Duration = Duration::from_secs(60);
+const CONTENT_PATIENCE: Duration = Duration::from_mins(1);
 const ANSWERS_AT_ONCE: usize = 4;
 const QUESTION_BYTES_MAX: usize = 512;
