@@ -37,6 +37,10 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
             Code::AccessRefused,
             join(&[&queue(name), b" in exclusive use"]),
         ),
+        Refusal::SingleActiveConsumer(name) => (
+            Code::ResourceLocked,
+            join(&[b"cannot obtain access to locked ", &queue(name), NO_GET]),
+        ),
         Refusal::Locked(name) => (
             Code::ResourceLocked,
             join(&[LOCKED_BEFORE, &queue(name), LOCKED_AFTER]),
@@ -240,6 +244,9 @@ fn join(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
+/// RabbitMQ prints the type as an Erlang term.
+const NO_GET: &[u8] = b". basic.get operations are not supported by <<\"quorum\">> queues with \
+single active consumer";
 const LOCKED_BEFORE: &[u8] = b"cannot obtain exclusive access to locked ";
 const LOCKED_AFTER: &[u8] = b". It could be originally declared on another connection or the \
 exclusive property value does not match that of the original declaration.";
@@ -307,6 +314,12 @@ mod tests {
             (
                 Refusal::ExclusiveUse(Name::from("q")),
                 "403 ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use",
+            ),
+            (
+                Refusal::SingleActiveConsumer(Name::from("q")),
+                "405 RESOURCE_LOCKED - cannot obtain access to locked queue 'q' in vhost '/'. \
+                 basic.get operations are not supported by <<\"quorum\">> queues with single \
+                 active consumer",
             ),
             (
                 Refusal::Locked(Name::from("q")),

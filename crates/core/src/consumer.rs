@@ -28,6 +28,8 @@ pub(crate) struct Consumer {
     pub(crate) no_ack: bool,
     /// It asked to be the only one.
     pub(crate) exclusive: bool,
+    /// `x-priority`.
+    pub(crate) priority: i64,
     /// Most deliveries at once; 0 is without limit.
     pub(crate) prefetch: u64,
     /// Deliveries that are out.

@@ -46,6 +46,8 @@ pub enum Refusal {
     InternalExchange(Name),
     /// An exclusive consumer has the queue, or others have and exclusivity was asked for.
     ExclusiveUse(Name),
+    /// `basic.get` on a quorum queue with a single active consumer.
+    SingleActiveConsumer(Name),
     /// An exclusive queue of another connection.
     Locked(Name),
     /// Redeclared otherwise than it is.

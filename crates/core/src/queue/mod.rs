@@ -1,18 +1,18 @@
 //! One queue: its settings, its order, its consumers.
 
+mod consume_arguments;
 mod index;
 mod item;
+mod line;
 mod page;
 mod settings;
 mod unsettled;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use menzil_model::fact::{QueueDefinition, Why};
 use menzil_model::{ConnectionId, Sequence};
 
-use crate::consumer::Taker;
 use crate::content::Holding;
 use crate::counters::Counters;
 use crate::releases::Releases;
@@ -20,10 +20,12 @@ use crate::scratch::Shelf;
 use crate::settling::Settling;
 use crate::spare::Spare;
 
+pub(crate) use consume_arguments::ConsumeArguments;
 pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
 pub(crate) use item::Item;
+pub(crate) use line::Line;
 pub(crate) use page::{Form, Page};
-pub(crate) use settings::{Overflow, Settings, compared, parse_expiration};
+pub(crate) use settings::{Overflow, Settings, compared, is_quorum, parse_expiration};
 
 /// Room that a `Delivering` fact reserves ahead of what goes out, in entries.
 const DELIVERING_AHEAD: u64 = 4096;
@@ -95,8 +97,7 @@ impl Mark {
 pub(crate) struct Queue {
     /// The next sequence to give out.
     pub(crate) next_sequence: u64,
-    /// In the order of their turns.
-    pub(crate) consumers: VecDeque<Taker>,
+    pub(crate) line: Line,
     /// What the shard's memory for messages knows of it.
     pub(crate) content: Holding,
     pub(crate) counters: QueueCounters,
@@ -168,16 +169,16 @@ impl Queue {
         Self {
             index: Index::new(page_entries, definition.durable, shelf),
             definition,
-            settings,
             content: Holding::default(),
             next_sequence: 1,
             mark: Mark::default(),
             owner: None,
-            consumers: VecDeque::new(),
+            line: Line::new(settings.single_active_consumer),
             exclusive_consumer: false,
             unused_since: 0,
             timer: None,
             counters: QueueCounters::default(),
+            settings,
         }
     }
 
@@ -190,6 +191,21 @@ impl Queue {
     /// Whether it survives a restart.
     pub(crate) fn is_durable(&self) -> bool {
         self.index.is_durable_queue()
+    }
+
+    /// Its type, in RabbitMQ's word.
+    pub(crate) fn type_name(&self) -> &'static str {
+        if is_quorum(&self.definition.arguments) {
+            "quorum"
+        } else {
+            "classic"
+        }
+    }
+
+    /// Whether it is a quorum queue with a single active consumer: such a queue of RabbitMQ has
+    /// no `basic.get`, and a consumer that asks to be the only one is one like any other.
+    pub(crate) fn is_single_active_quorum(&self) -> bool {
+        self.line.is_single_active() && is_quorum(&self.definition.arguments)
     }
 
     /// An entry goes out to a consumer.
@@ -278,7 +294,7 @@ impl Queue {
     /// When something is to happen by itself.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let lease = match self.settings.expires {
-            Some(time) if self.consumers.is_empty() => Some(self.unused_since + time),
+            Some(time) if self.line.is_unused() => Some(self.unused_since + time),
             _ => None,
         };
         [lease, self.index.next_expiry()]

@@ -161,14 +161,12 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
 
 /// Arguments that this broker knows and does not act on, yet. Each goes from here with the
 /// change that makes it work.
-const UNSUPPORTED: [&str; 24] = [
+const UNSUPPORTED: [&str; 22] = [
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
     "x-max-priority",
-    "x-single-active-consumer",
     "x-delivery-limit",
-    "x-consumer-timeout",
     "x-consumer-disconnected-timeout",
     "x-delayed-retry-type",
     "x-delayed-retry-min",
@@ -200,10 +198,10 @@ const DEDUPLICATION_AGE: u64 = 600_000;
 /// Failed deliveries of a quorum queue's message where it is not said, as in RabbitMQ.
 const QUORUM_DELIVERY_LIMIT: u64 = 20;
 
-/// The arguments of one queue, as they are read.
-struct Arguments<'a> {
-    queue: &'a Name,
-    table: &'a Table,
+/// The arguments of one queue, or of one of its consumers, as they are read.
+pub(super) struct Arguments<'a> {
+    pub(super) queue: &'a Name,
+    pub(super) table: &'a Table,
 }
 
 impl<'a> Arguments<'a> {
@@ -224,10 +222,26 @@ impl<'a> Arguments<'a> {
     }
 
     /// A whole number from `first` on.
-    fn number(&self, argument: &'static str, first: i128) -> Result<Option<u64>, Refusal> {
+    pub(super) fn number(
+        &self,
+        argument: &'static str,
+        first: i128,
+    ) -> Result<Option<u64>, Refusal> {
         let value = self.find(argument);
         let number = value.map(|value| non_negative(&value, first)).transpose();
         number.map_err(|reason| self.invalid(argument, reason))
+    }
+
+    /// A whole number of either sign, as far as 64 bits go.
+    pub(super) fn integer(&self, argument: &'static str) -> Result<Option<i64>, Refusal> {
+        let Some(value) = self.find(argument) else {
+            return Ok(None);
+        };
+        let Some(integer) = value.as_integer() else {
+            return Err(self.invalid(argument, no_integer(&value)));
+        };
+        let most = if integer < 0 { i64::MIN } else { i64::MAX };
+        Ok(Some(i64::try_from(integer).unwrap_or(most)))
     }
 
     fn bounded(
@@ -309,12 +323,9 @@ impl<'a> Arguments<'a> {
     /// A negative limit is none.
     fn delivery_limit(&self, is_quorum: bool) -> Result<Option<u64>, Refusal> {
         let argument = "x-delivery-limit";
-        let Some(value) = self.find(argument) else {
-            return Ok(is_quorum.then_some(QUORUM_DELIVERY_LIMIT));
-        };
-        match value.as_integer() {
+        match self.integer(argument)? {
             Some(limit) => Ok(u64::try_from(limit).ok()),
-            None => Err(self.invalid(argument, no_integer(&value))),
+            None => Ok(is_quorum.then_some(QUORUM_DELIVERY_LIMIT)),
         }
     }
 
@@ -397,13 +408,21 @@ impl Settings {
                 .unwrap_or_default(),
             single_active_consumer: arguments.flag("x-single-active-consumer")?,
             delivery_limit: arguments.delivery_limit(is_quorum)?,
-            consumer_timeout: arguments.time("x-consumer-timeout", 0)?,
+            consumer_timeout: arguments.number("x-consumer-timeout", 0)?,
             delayed_retry: arguments.delayed_retry()?,
             dead_letters,
             deduplication: arguments.deduplication()?,
             group_header: arguments.name("x-group-header")?,
         })
     }
+}
+
+/// Whether a queue with these arguments is to be a quorum queue.
+pub(crate) fn is_quorum(arguments: &Table) -> bool {
+    matches!(
+        arguments.find(b"x-queue-type"),
+        Some(Value::LongString(b"quorum"))
+    )
 }
 
 /// Whether it is a quorum queue. Classic and quorum queues are the same thing here: every durable

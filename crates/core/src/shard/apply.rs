@@ -118,7 +118,7 @@ impl Shard {
             } else {
                 message.clone()
             };
-            let reach = self.content.reach(!queue.consumers.is_empty());
+            let reach = self.content.reach(!queue.line.is_unused());
             queue.index.insert(item, content, reach);
         }
     }

@@ -7,17 +7,9 @@ use crate::command::{ChannelKey, Consume};
 use crate::consumer::{Consumer, ConsumerId, Taker};
 use crate::effect::{Output, Reply};
 use crate::generated::generated_name;
-use crate::refusal::{Object, Refusal};
+use crate::queue::ConsumeArguments;
+use crate::refusal::Refusal;
 use crate::turn::Turn;
-
-/// Consumer arguments that RabbitMQ has and this broker has not, yet.
-const UNSUPPORTED: [&str; 5] = [
-    "x-priority",
-    "x-consumer-timeout",
-    "x-stream-offset",
-    "x-stream-filter",
-    "x-stream-match-unfiltered",
-];
 
 /// What a client of RabbitMQ consumes from to get replies without a queue.
 pub(super) const DIRECT_REPLY_TO: &[u8] = b"amq.rabbitmq.reply-to";
@@ -56,26 +48,19 @@ impl Shard {
                 limit,
             });
         }
-        if let Some((argument, _)) = arguments
-            .fields()
-            .find(|(name, _)| UNSUPPORTED.iter().any(|known| known.as_bytes() == *name))
-        {
-            let argument = Name::cut(argument);
-            return Err(Refusal::UnsupportedArgument {
-                object: Object::Queue(name),
-                argument,
-            });
-        }
         let tag = if consumer_tag.is_empty() {
             generated_name("amq.ctag-", consume.entropy)
         } else {
             consumer_tag
         };
         let prefetch = channel.prefetch_next;
-        let Some(queue) = self.queues.get_mut(&id) else {
+        let Some(queue) = self.queues.get(&id) else {
             return Ok(());
         };
-        if queue.exclusive_consumer || (exclusive && !queue.consumers.is_empty()) {
+        let asked = ConsumeArguments::parse(&name, &arguments, queue.type_name())?;
+        let exclusive = exclusive && !queue.is_single_active_quorum();
+        let is_refused = queue.line.is_single_active() || !queue.line.is_unused();
+        if queue.exclusive_consumer || (exclusive && is_refused) {
             return Err(Refusal::ExclusiveUse(name));
         }
         let consumer_id = ConsumerId(self.next_consumer);
@@ -99,15 +84,17 @@ impl Shard {
             queue: id,
             no_ack,
             exclusive,
+            priority: asked.priority,
             prefetch,
             unsettled: 0,
         };
         let place = self.consumers.insert(consumer_id, consumer);
         if let Some(queue) = self.queues.get_mut(&id) {
-            queue.consumers.push_back(Taker {
+            let taker = Taker {
                 consumer: consumer_id,
                 place,
-            });
+            };
+            queue.line.add(taker, asked.priority);
             queue.exclusive_consumer = exclusive;
         }
         if let Some(channel) = self.channels.get_mut(&key) {
@@ -160,11 +147,11 @@ impl Shard {
         let Some(queue) = self.queues.get_mut(&consumer.queue) else {
             return;
         };
-        queue.consumers.retain(|other| other.consumer != id);
+        queue.line.remove(id);
         if consumer.exclusive {
             queue.exclusive_consumer = false;
         }
-        if queue.consumers.is_empty() {
+        if queue.line.is_unused() {
             queue.unused_since = turn.now;
             if queue.definition.auto_delete {
                 self.delete_queue(turn, consumer.queue);
@@ -179,7 +166,7 @@ impl Shard {
         let Some(queue) = self.queues.get_mut(&id) else {
             return;
         };
-        for taker in std::mem::take(&mut queue.consumers) {
+        for taker in queue.line.take_all() {
             let Some(consumer) = self.consumers.remove(&taker.consumer) else {
                 continue;
             };

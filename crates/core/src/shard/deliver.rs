@@ -27,7 +27,7 @@ impl<'a> Takers<'a, '_> {
     #[inline]
     pub(super) fn next(&self, queue: &mut Queue) -> Option<(Taker, &'a Consumer)> {
         let (at, taker, consumer) = self.find(queue)?;
-        queue.has_turn(at);
+        queue.line.has_turn(at);
         Some((taker, consumer))
     }
 
@@ -36,7 +36,7 @@ impl<'a> Takers<'a, '_> {
     fn find(&self, queue: &Queue) -> Option<(usize, Taker, &'a Consumer)> {
         let mut at = 0;
         loop {
-            let taker = *queue.consumers.get(at)?;
+            let taker = *queue.line.takers().get(at)?;
             if let Some(consumer) = self.consumers.at(taker.place, taker.consumer)
                 && self.can_take(consumer)
             {
@@ -72,14 +72,6 @@ enum Halt {
 }
 
 impl Queue {
-    /// Whoever stands there in the line has had its turn: it goes to the end.
-    #[inline]
-    fn has_turn(&mut self, at: usize) {
-        if self.consumers.len() > 1 {
-            self.consumers.rotate_left(at + 1);
-        }
-    }
-
     /// Why the head cannot be delivered at once.
     #[inline]
     fn halt(&self, now: u64) -> Option<Halt> {
@@ -221,7 +213,14 @@ impl Shard {
         let Some(queue) = self.queues.at_mut(place, id) else {
             return Halt::End;
         };
-        while !queue.consumers.is_empty() {
+        if queue.line.has_elections() {
+            let consumers = &self.consumers;
+            queue.line.elect(|taker| {
+                let consumer = consumers.at(taker.place, taker.consumer);
+                consumer.is_some_and(|consumer| consumer.unsettled > 0)
+            });
+        }
+        while !queue.line.takers().is_empty() {
             let halt = queue.halt(turn.now);
             if let Some(Halt::End | Halt::Expired) = halt {
                 return halt.unwrap_or(Halt::End);
@@ -236,11 +235,11 @@ impl Shard {
             };
             if let Some(halt) = halt {
                 // The consumer gets the next turn.
-                queue.consumers.rotate_left(at);
+                queue.line.is_next(at);
                 return halt;
             }
-            queue.has_turn(at);
-            let is_alone = queue.consumers.len() == 1;
+            queue.line.has_turn(at);
+            let is_alone = queue.line.takers().len() == 1;
             let Some(mut receiver) = Receiver::find(
                 taker,
                 &mut self.consumers,

@@ -47,7 +47,7 @@ impl Shard {
 
     fn lease_ended(&self, id: QueueId, now: u64) -> bool {
         self.queues.get(&id).is_some_and(|queue| {
-            queue.consumers.is_empty()
+            queue.line.is_unused()
                 && queue
                     .settings
                     .expires

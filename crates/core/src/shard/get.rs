@@ -19,8 +19,11 @@ impl Shard {
         queue: &Name,
         no_ack: bool,
     ) -> Result<(), Refusal> {
-        let (id, _) = self.queue_for(key, queue)?;
+        let (id, name) = self.queue_for(key, queue)?;
         if let Some(queue) = self.queues.get_mut(&id) {
+            if queue.is_single_active_quorum() {
+                return Err(Refusal::SingleActiveConsumer(name));
+            }
             queue.unused_since = turn.now;
         }
         self.expire_now(turn, id);

@@ -138,7 +138,7 @@ impl Shard {
         let had_ready = queue.index.ready_count() > 0;
         queue.next_sequence = entry.sequence.0 + 1;
         queue.counters.entered += 1;
-        let reach = self.content.reach(!queue.consumers.is_empty());
+        let reach = self.content.reach(!queue.line.is_unused());
         let item = passage.item(entry);
         queue
             .index
@@ -184,7 +184,7 @@ impl Shard {
         let Some(queue) = self.queues.at_mut(place, id) else {
             return false;
         };
-        if queue.index.ready_count() > 0 || queue.consumers.is_empty() {
+        if queue.index.ready_count() > 0 || queue.line.takers().is_empty() {
             return false;
         }
         let sequence = Sequence(queue.next_sequence);

@@ -361,7 +361,8 @@ impl Shard {
             Some(own.min(shared))
         };
         queue
-            .consumers
+            .line
+            .takers()
             .iter()
             .filter_map(room)
             .fold(0, u64::saturating_add)

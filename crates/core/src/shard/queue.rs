@@ -1,7 +1,7 @@
 //! Declaring, deleting, purging and binding queues.
 
 use menzil_model::fact::{Binding, Destination, ExchangeDefinition, QueueDefinition, Why};
-use menzil_model::{Fact, Name, QueueId, Table, Value};
+use menzil_model::{Fact, Name, QueueId, Value};
 
 use super::Shard;
 use super::exchange::{Gone, ensure_room};
@@ -9,7 +9,7 @@ use crate::command::{ChannelKey, QueueBind, QueueDeclare};
 use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag};
 use crate::generated::generated_name;
-use crate::queue::{Queue, Settings, compared};
+use crate::queue::{Queue, Settings, compared, is_quorum};
 use crate::refusal::{Object, Refusal};
 use crate::topology::check_binding;
 use crate::turn::Turn;
@@ -67,7 +67,7 @@ impl Shard {
         let reply = Reply::QueueDeclareOk {
             queue: name,
             message_count: count(queue.index.ready_count()),
-            consumer_count: count(queue.consumers.len() as u64),
+            consumer_count: count(queue.line.count() as u64),
         };
         turn.reply(key, nowait, self.topology_index, reply);
         Ok(())
@@ -156,7 +156,7 @@ impl Shard {
                 if if_empty && queue.index.ready_count() > 0 {
                     return Err(Refusal::NotEmpty(name));
                 }
-                if if_unused && !queue.consumers.is_empty() {
+                if if_unused && !queue.line.is_unused() {
                     return Err(Refusal::InUse(Object::Queue(name)));
                 }
                 let ready = queue.index.ready_count();
@@ -326,13 +326,6 @@ fn check_equivalent(queue: &Queue, key: ChannelKey, declare: &QueueDeclare) -> R
         )?;
     }
     Ok(())
-}
-
-fn is_quorum(arguments: &Table) -> bool {
-    matches!(
-        arguments.find(b"x-queue-type"),
-        Some(Value::LongString(b"quorum"))
-    )
 }
 
 /// What RabbitMQ does not let a quorum queue be.

@@ -8,8 +8,10 @@
     reason = "a test may fail where it stands"
 )]
 
+mod consumers;
 mod history;
 mod outcomes;
 mod queues;
 mod runs;
 mod support;
+mod twin;
