@@ -199,6 +199,11 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
              declare an exclusive queue for the replies"
                 .to_owned(),
         ),
+        Refusal::ConsumerTimeout { channel, timeout } => failed(format!(
+            "delivery acknowledgement on channel {} timed out. Timeout value used: {timeout} ms. \
+             This timeout value can be configured, see consumers doc guide to learn more",
+            channel.number()
+        )),
         Refusal::NoReplyConsumer => failed("fast reply consumer does not exist".to_owned()),
         Refusal::NoRoom => failed(
             "the disk is full: free some space, or let consumers drain their queues".to_owned(),
@@ -254,7 +259,7 @@ exclusive property value does not match that of the original declaration.";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use menzil_model::{DeliveryTag, Name};
+    use menzil_model::{ChannelId, DeliveryTag, Name};
 
     fn text(refusal: &Refusal) -> String {
         let violation = violation(refusal, b"/");
@@ -489,6 +494,15 @@ mod tests {
             (
                 Refusal::RecoverWithoutRequeue,
                 "540 NOT_IMPLEMENTED - requeue=false",
+            ),
+            (
+                Refusal::ConsumerTimeout {
+                    channel: ChannelId::new(3).unwrap(),
+                    timeout: 60_000,
+                },
+                "406 PRECONDITION_FAILED - delivery acknowledgement on channel 3 timed out. \
+                 Timeout value used: 60000 ms. This timeout value can be configured, see consumers \
+                 doc guide to learn more",
             ),
             (
                 Refusal::LimitReached {

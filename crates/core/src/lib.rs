@@ -23,6 +23,7 @@ mod settling;
 mod shard;
 mod slots;
 mod spare;
+mod stopwatch;
 pub mod testing;
 mod topology;
 mod turn;

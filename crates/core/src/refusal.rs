@@ -1,7 +1,7 @@
 //! Why a request failed, in the core's own words. Each protocol maps these to its codes in one
 //! table; texts for people are made there.
 
-use menzil_model::{DeliveryTag, Name};
+use menzil_model::{ChannelId, DeliveryTag, Name};
 
 /// The two kinds of named things.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,6 +175,14 @@ pub enum Refusal {
     RecoverWithoutRequeue,
     /// Consuming from the pseudo-queue of direct reply-to, which is not built yet.
     DirectReplyTo,
+    /// A delivery was left unsettled for too long, by a client that does not understand a
+    /// consumer's cancellation.
+    ConsumerTimeout {
+        /// The channel.
+        channel: ChannelId,
+        /// Milliseconds that it had.
+        timeout: u64,
+    },
     /// A publish asks for direct replies, and its channel has no consumer of them.
     NoReplyConsumer,
     /// The disk is full: nothing durable can be declared or bound.

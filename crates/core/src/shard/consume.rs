@@ -9,6 +9,7 @@ use crate::effect::{Output, Reply};
 use crate::generated::generated_name;
 use crate::queue::ConsumeArguments;
 use crate::refusal::Refusal;
+use crate::stopwatch::Stopwatch;
 use crate::turn::Turn;
 
 /// What a client of RabbitMQ consumes from to get replies without a queue.
@@ -63,6 +64,8 @@ impl Shard {
         if queue.exclusive_consumer || (exclusive && is_refused) {
             return Err(Refusal::ExclusiveUse(name));
         }
+        let timeout = asked.timeout.or(queue.settings.consumer_timeout);
+        let timeout = timeout.filter(|timeout| *timeout > 0 && !no_ack);
         let consumer_id = ConsumerId(self.next_consumer);
         self.next_consumer += 1;
         let durable = queue.definition.durable;
@@ -87,6 +90,7 @@ impl Shard {
             priority: asked.priority,
             prefetch,
             unsettled: 0,
+            stopwatch: timeout.map(|timeout| Box::new(Stopwatch::new(timeout))),
         };
         let place = self.consumers.insert(consumer_id, consumer);
         if let Some(queue) = self.queues.get_mut(&id) {
@@ -138,7 +142,7 @@ impl Shard {
 
     /// Takes a consumer away; an auto-delete queue goes with its last one.
     pub(super) fn remove_consumer(&mut self, turn: &mut Turn<'_>, id: ConsumerId) {
-        let Some(consumer) = self.consumers.remove(&id) else {
+        let Some(consumer) = self.take_consumer(id) else {
             return;
         };
         if let Some(channel) = self.channels.get_mut(&consumer.channel) {
@@ -167,7 +171,7 @@ impl Shard {
             return;
         };
         for taker in queue.line.take_all() {
-            let Some(consumer) = self.consumers.remove(&taker.consumer) else {
+            let Some(consumer) = self.take_consumer(taker.consumer) else {
                 continue;
             };
             let key = consumer.channel;

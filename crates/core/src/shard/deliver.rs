@@ -102,6 +102,7 @@ struct Receiver<'a> {
 /// What deliveries leave behind in the shard.
 struct Outcome<'a> {
     counters: &'a mut Counters,
+    unarmed: &'a mut Vec<ConsumerId>,
     settled: Settled<'a>,
 }
 
@@ -162,7 +163,9 @@ impl<'a> Receiver<'a> {
             }
             return;
         }
-        self.consumer.unsettled += 1;
+        if self.consumer.went_out(tag, turn.now) {
+            outcome.unarmed.push(self.taker.consumer);
+        }
         self.channel.consumed_unsettled += 1;
         self.channel.deliveries.insert(Delivery {
             tag,
@@ -250,6 +253,7 @@ impl Shard {
             };
             let mut outcome = Outcome {
                 counters: &mut self.counters,
+                unarmed: &mut self.unarmed,
                 settled: Settled {
                     releases: &mut self.releases,
                     spare: &mut self.spare,
@@ -270,11 +274,13 @@ impl Shard {
     }
 
     /// Notes a delivery that its consumer is to settle.
-    pub(super) fn note_out(&mut self, taker: Taker, delivery: Delivery) {
+    pub(super) fn note_out(&mut self, now: u64, taker: Taker, delivery: Delivery) {
         let Some(consumer) = self.consumers.at_mut(taker.place, taker.consumer) else {
             return;
         };
-        consumer.unsettled += 1;
+        if consumer.went_out(delivery.tag, now) {
+            self.unarmed.push(taker.consumer);
+        }
         let (place, key) = (consumer.channel_place, consumer.channel);
         if let Some(channel) = self.channels.at_mut(place, key) {
             channel.consumed_unsettled += 1;

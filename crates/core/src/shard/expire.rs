@@ -9,8 +9,8 @@ use crate::log::Log;
 use crate::settling::ranges_of;
 use crate::turn::Turn;
 
-/// Entries that one turn expires; the rest follow in the next.
-const EXPIRED_AT_ONCE: usize = 1000;
+/// Entries, and consumers, that one turn expires; the rest follow in the next.
+pub(super) const EXPIRED_AT_ONCE: usize = 1000;
 
 impl Shard {
     /// When [`Shard::expire`] is due, in milliseconds since 1970.
@@ -18,7 +18,9 @@ impl Shard {
         if self.releases.is_behind() {
             return Some(0);
         }
-        self.timers.first().map(|(at, _)| *at)
+        let of_consumers = self.consumer_timers.first().map(|(at, _)| *at);
+        let of_queues = self.timers.first().map(|(at, _)| *at);
+        of_queues.into_iter().chain(of_consumers).min()
     }
 
     /// Does what is due. Work is bounded; where more is due [`Shard::deadline`] says so.
@@ -41,6 +43,7 @@ impl Shard {
                 self.reset_timer(queue);
             }
         }
+        self.time_out_consumers(&mut turn);
         self.settle_down(&mut turn);
         self.finish(turn.log);
     }

@@ -21,6 +21,7 @@ mod queue;
 mod route;
 mod settle;
 mod summary;
+mod time_out;
 mod transaction;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -136,6 +137,10 @@ pub struct Shard {
     /// Channels with a `basic.get` that waits for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
+    /// When consumers are to be looked at that may not leave deliveries unsettled for ever.
+    consumer_timers: BTreeSet<(u64, ConsumerId)>,
+    /// Consumers that are to be in these timers at the end of the turn.
+    unarmed: Vec<ConsumerId>,
     /// The index of the last topology fact: what reveals topology waits for it.
     topology_index: u64,
     counters: Counters,
@@ -169,6 +174,8 @@ impl Shard {
             touched: VecDeque::new(),
             parked: Vec::new(),
             timers: BTreeSet::new(),
+            consumer_timers: BTreeSet::new(),
+            unarmed: Vec::new(),
             topology_index: 0,
             counters: Counters::default(),
             targets: Targets::default(),
@@ -420,6 +427,7 @@ impl Shard {
             }
             self.note_content(id, place);
         }
+        self.arm_stopwatches();
     }
 
     /// Answers a request that failed and closes what the refusal says.

@@ -249,7 +249,13 @@ impl Shard {
                 self.settling.add_unasked(id, sequence);
             }
         } else {
-            self.go_out(passage, (id, place), &entry, (taker, delivery_tag));
+            self.go_out(
+                turn.now,
+                passage,
+                (id, place),
+                &entry,
+                (taker, delivery_tag),
+            );
         }
         true
     }
@@ -258,6 +264,7 @@ impl Shard {
     #[inline]
     fn go_out(
         &mut self,
+        now: u64,
         passage: &mut Passage<'_>,
         (id, place): (QueueId, Place),
         entry: &Entry,
@@ -276,6 +283,6 @@ impl Shard {
             sequence: entry.sequence,
             consumer: Some(taker),
         };
-        self.note_out(taker, delivery);
+        self.note_out(now, taker, delivery);
     }
 }

@@ -65,7 +65,7 @@ impl Shard {
                     channel.consumed_unsettled -= 1;
                 }
                 if let Some(consumer) = &mut consumer {
-                    consumer.unsettled -= 1;
+                    consumer.came_back(delivery.tag);
                 }
                 if let Some(queue) = &mut queue
                     && queue.acknowledge(delivery.sequence, &mut settled)
@@ -182,7 +182,7 @@ impl Shard {
             self.touch_queues_of(key);
         }
         if let Some(consumer) = self.consumers.at_mut(taker.place, taker.consumer) {
-            consumer.unsettled -= 1;
+            consumer.came_back(delivery.tag);
             self.touch_at(delivery.queue, delivery.queue_place);
         }
     }

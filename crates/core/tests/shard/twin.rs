@@ -35,6 +35,9 @@ pub(crate) enum Step {
     Close {
         channel: u16,
     },
+    Wait {
+        milliseconds: u64,
+    },
     Purge,
     Restart,
 }
@@ -54,6 +57,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(held, requeue)| Step::Settle { held, requeue }),
         1 => Just(Step::Get),
         1 => channel.prop_map(|channel| Step::Close { channel }),
+        2 => (0..20_u64).prop_map(|milliseconds| Step::Wait { milliseconds }),
         1 => prop::bool::weighted(0.3).prop_map(|purge| {
             if purge { Step::Purge } else { Step::Restart }
         }),
@@ -90,6 +94,7 @@ struct Held {
     persistent: bool,
     /// Age of the consumer; `None` where it was got.
     consumer: Option<u64>,
+    since: u64,
 }
 
 /// See the module.
@@ -106,6 +111,9 @@ pub(crate) struct Twin {
     ages: u64,
     turns: u64,
     given: Vec<Given>,
+    /// `x-consumer-timeout`, short enough to be kept to the millisecond.
+    timeout: Option<u64>,
+    now: u64,
 }
 
 impl Twin {
@@ -115,6 +123,10 @@ impl Twin {
             grouped,
             ..Self::default()
         }
+    }
+
+    pub(crate) fn with_timeout(self, timeout: Option<u64>) -> Self {
+        Self { timeout, ..self }
     }
 
     fn holds(&self, age: u64) -> usize {
@@ -204,6 +216,7 @@ impl Twin {
                     group,
                     persistent,
                     consumer: Some(taker.age),
+                    since: self.now,
                 });
             }
         }
@@ -237,6 +250,31 @@ impl Twin {
             self.put_back(&held);
         }
         self.tags.remove(&channel);
+    }
+
+    /// Those who left something out for too long go, and what they hold goes back.
+    fn time_out(&mut self) -> Vec<String> {
+        let Some(timeout) = self.timeout else {
+            return Vec::new();
+        };
+        let is_due = |held: &&Held| held.consumer.is_some() && held.since + timeout <= self.now;
+        let due = self.held.iter().filter(is_due);
+        // A consumer that was cancelled before leaves its deliveries with the channel.
+        let late: Vec<Consumer> = (self.consumers.iter())
+            .filter(|one| due.clone().any(|held| held.consumer == Some(one.age)))
+            .cloned()
+            .collect();
+        for one in &late {
+            self.consumers.retain(|other| other.age != one.age);
+            let (back, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.held)
+                .into_iter()
+                .partition(|held| held.consumer == Some(one.age));
+            self.held = kept;
+            for held in back {
+                self.put_back(&held);
+            }
+        }
+        late.into_iter().map(|one| one.tag).collect()
     }
 
     /// Takes a step on both and compares what they do.
@@ -294,6 +332,16 @@ impl Twin {
             Step::Close { channel } => {
                 self.close(*channel);
                 world.execute(Command::ChannelOpened(key(1, *channel)))
+            }
+            Step::Wait { milliseconds } => {
+                self.now += milliseconds;
+                let mut late = self.time_out();
+                let effects = world.pass_time(*milliseconds);
+                let mut cancelled: Vec<String> = effects.iter().filter_map(cancelled).collect();
+                cancelled.sort_unstable();
+                late.sort_unstable();
+                assert_eq!(cancelled, late);
+                effects
             }
             Step::Purge => {
                 self.ready.clear();
@@ -353,6 +401,7 @@ impl Twin {
                 group,
                 persistent,
                 consumer: None,
+                since: self.now,
             });
         }
         effects
@@ -416,6 +465,16 @@ pub(crate) fn given(effects: &[Effect]) -> Vec<Given> {
         _ => None,
     });
     deliveries.collect()
+}
+
+fn cancelled(effect: &Effect) -> Option<String> {
+    match effect {
+        Effect::Channel {
+            output: Output::Cancelled { consumer_tag },
+            ..
+        } => Some(consumer_tag.to_string()),
+        _ => None,
+    }
 }
 
 fn got(effect: &Effect) -> Option<String> {
