@@ -147,6 +147,8 @@ impl Log for Journal {
 
     fn release(&mut self, _index: u64, _count: u32) {}
 
+    fn retain_run(&mut self, _first: u64, _count: u64) {}
+
     fn has_room(&self, _bytes: u64) -> bool {
         true
     }

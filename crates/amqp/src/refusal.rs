@@ -144,9 +144,20 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
                 join(&[b"invalid arg ", &what, kind.as_bytes()]),
             )
         }
+        Refusal::InvalidHistoryLength { value } => failed(format!(
+            "Invalid argument {value}, 'x-recent-history-length' must be a positive integer"
+        )),
         Refusal::ServerNamed { kind } => failed(format!(
             "Cannot declare a server-named queue for type rabbit_{kind}_queue"
         )),
+        Refusal::NamePrefixTooLong(prefix) => (
+            Code::PreconditionFailed,
+            join(&[
+                b"Queue name prefix '",
+                prefix.as_bytes(),
+                b"' exceeds the 64-byte limit",
+            ]),
+        ),
         Refusal::UserId { given, user } => (
             Code::PreconditionFailed,
             join(&[
@@ -163,6 +174,27 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
         Refusal::InvalidMatch { value } => failed(format!(
             "Invalid x-match field value {value}; expected all, any, all-with-x, or any-with-x"
         )),
+        Refusal::WeightText { key } => failed(format!("The binding key must be an integer: {key}")),
+        Refusal::WeightTooLow => failed("The binding key must be greater than 0".to_owned()),
+        Refusal::WeightTooHigh { weight_max } => {
+            failed(format!("The binding key must not exceed {weight_max}"))
+        }
+        Refusal::HashTwice => {
+            failed("hash-header and hash-property are mutually exclusive".to_owned())
+        }
+        Refusal::HashProperty(property) => (
+            Code::PreconditionFailed,
+            join(&[b"Unsupported property: ", property.as_bytes()]),
+        ),
+        Refusal::BindingKey(key) => (
+            Code::PreconditionFailed,
+            join(&[
+                b"Non empty binding '",
+                key.as_bytes(),
+                b"' key not permitted",
+            ]),
+        ),
+        Refusal::NoQueue => failed("Destination not found".to_owned()),
         Refusal::InvalidExpiration { value, reason } => (
             Code::PreconditionFailed,
             join(&[
@@ -364,8 +396,8 @@ mod tests {
                 "406 PRECONDITION_FAILED - unknown exchange type 't'",
             ),
             (
-                Refusal::UnsupportedExchangeType(Name::from("x-random")),
-                "406 PRECONDITION_FAILED - exchange type 'x-random' is not supported by this \
+                Refusal::UnsupportedExchangeType(Name::from("x-jms-topic")),
+                "406 PRECONDITION_FAILED - exchange type 'x-jms-topic' is not supported by this \
                  broker: use direct, fanout, topic or headers",
             ),
             (
@@ -409,6 +441,10 @@ mod tests {
                  rabbit_quorum_queue",
             ),
             (
+                Refusal::NamePrefixTooLong(Name::from("long")),
+                "406 PRECONDITION_FAILED - Queue name prefix 'long' exceeds the 64-byte limit",
+            ),
+            (
                 Refusal::UserId {
                     given: Name::from("a"),
                     user: Name::from("b"),
@@ -442,6 +478,36 @@ mod tests {
                 },
                 "406 PRECONDITION_FAILED - Invalid x-match field value <<\"some\">>; expected all, \
                  any, all-with-x, or any-with-x",
+            ),
+            (
+                Refusal::WeightText {
+                    key: "<<\"abc\">>".to_owned(),
+                },
+                "406 PRECONDITION_FAILED - The binding key must be an integer: <<\"abc\">>",
+            ),
+            (
+                Refusal::WeightTooLow,
+                "406 PRECONDITION_FAILED - The binding key must be greater than 0",
+            ),
+            (
+                Refusal::WeightTooHigh { weight_max: 10_000 },
+                "406 PRECONDITION_FAILED - The binding key must not exceed 10000",
+            ),
+            (
+                Refusal::HashTwice,
+                "406 PRECONDITION_FAILED - hash-header and hash-property are mutually exclusive",
+            ),
+            (
+                Refusal::HashProperty(Name::from("app_id")),
+                "406 PRECONDITION_FAILED - Unsupported property: app_id",
+            ),
+            (
+                Refusal::BindingKey(Name::from("k")),
+                "406 PRECONDITION_FAILED - Non empty binding 'k' key not permitted",
+            ),
+            (
+                Refusal::NoQueue,
+                "406 PRECONDITION_FAILED - Destination not found",
             ),
             (
                 Refusal::InvalidExpiration {

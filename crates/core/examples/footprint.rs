@@ -41,6 +41,8 @@ impl Log for Nowhere {
         self.released += u64::from(count);
     }
 
+    fn retain_run(&mut self, _: u64, _: u64) {}
+
     fn release_run(&mut self, _: u64, count: u64) {
         self.released += count;
     }

@@ -5,8 +5,8 @@ use menzil_model::Name;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// `prefix` and 128 bits of randomness in 22 characters that need no escaping in a URL.
-pub(crate) fn generated_name(prefix: &str, entropy: u128) -> Name {
-    let mut name = prefix.as_bytes().to_vec();
+pub(crate) fn generated_name(prefix: impl AsRef<[u8]>, entropy: u128) -> Name {
+    let mut name = prefix.as_ref().to_vec();
     for place in 0..22 {
         let six = usize::try_from((entropy >> (6 * place)) & 63).unwrap_or_default();
         name.extend(ALPHABET.get(six));

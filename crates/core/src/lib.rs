@@ -24,6 +24,7 @@ mod shard;
 mod slots;
 mod spare;
 mod stopwatch;
+mod store;
 pub mod testing;
 mod topology;
 mod turn;
@@ -42,4 +43,6 @@ pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};
 pub use scratch::Scratch;
 pub use shard::{Frozen, QueueSummary, Shard, ShardSettings, Summary};
-pub use topology::{Routed, RoutingKeys, Targets, Topology, check_binding, strip_bcc};
+pub use topology::{
+    Grounds, Routed, RoutingKeys, Targets, Topology, check_binding, check_exchange, strip_bcc,
+};

@@ -26,6 +26,11 @@ pub trait Log {
     /// That many entries that needed the record are gone.
     fn release(&mut self, index: u64, count: u32);
 
+    /// One entry more needs each of `count` consecutive records, which others need whose release
+    /// was not told: the opposite of [`Log::release_run`]. Entries made later by reference tell
+    /// it, beside the record that says of them.
+    fn retain_run(&mut self, first: u64, count: u64);
+
     /// As [`Log::release`], of one entry for each of `count` consecutive records.
     fn release_run(&mut self, first: u64, count: u64) {
         for index in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {

@@ -80,6 +80,11 @@ pub enum Refusal {
         /// Why, as RabbitMQ's term.
         reason: String,
     },
+    /// `x-recent-history-length` is no positive integer.
+    InvalidHistoryLength {
+        /// The value, as Erlang prints it.
+        value: String,
+    },
     /// An argument that exists elsewhere and is not built yet.
     UnsupportedArgument {
         /// What was declared, bound or consumed.
@@ -117,6 +122,8 @@ pub enum Refusal {
         /// The queue's type.
         kind: &'static str,
     },
+    /// The `x-name-prefix` of a name that is to be made up takes more than 64 bytes.
+    NamePrefixTooLong(Name),
     /// The `user_id` property names somebody else.
     UserId {
         /// The property.
@@ -136,6 +143,26 @@ pub enum Refusal {
         /// The value as RabbitMQ prints it.
         value: String,
     },
+    /// The binding key of a consistent hash exchange is no number.
+    WeightText {
+        /// The key as RabbitMQ prints it.
+        key: String,
+    },
+    /// The binding key of a consistent hash exchange is zero or less.
+    WeightTooLow,
+    /// The binding key of a consistent hash exchange is too large a number.
+    WeightTooHigh {
+        /// The largest weight.
+        weight_max: u16,
+    },
+    /// Both `hash-header` and `hash-property`.
+    HashTwice,
+    /// A property that cannot be hashed.
+    HashProperty(Name),
+    /// A binding key where there can be none.
+    BindingKey(Name),
+    /// An exchange that only queues can be bound to.
+    NoQueue,
     /// The `expiration` property is no number of milliseconds in range.
     InvalidExpiration {
         /// The value.

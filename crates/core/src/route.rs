@@ -19,8 +19,11 @@ pub(crate) struct Route {
     generation: u64,
     /// Stands for the envelope; no two have the same.
     pub(crate) number: u64,
-    /// The queues, each once, in the order first reached.
+    /// The queues, each once, in the order first reached; behind them the stores of exchanges
+    /// that are to keep it.
     pub(crate) queues: Vec<QueueId>,
+    /// How many of them are stores.
+    pub(crate) stores: usize,
     /// Where they lie.
     pub(crate) places: Vec<Place>,
     pub(crate) persistent: bool,
@@ -72,6 +75,7 @@ impl Route {
         self.number = number;
         self.generation = generation;
         self.queues.clear();
+        self.stores = 0;
         self.places.clear();
         let (properties, exchange, _) = self.parts();
         let same_properties = !is_first && properties == publish.properties;
@@ -89,6 +93,12 @@ impl Route {
         same_properties
     }
 
+    /// Whether no queue takes it that can be consumed from.
+    #[inline]
+    pub(crate) fn is_unroutable(&self) -> bool {
+        self.queues.len() == self.stores
+    }
+
     /// Takes a way that was kept.
     #[inline]
     pub(crate) fn take(&mut self, way: Way) {
@@ -100,6 +110,11 @@ impl Route {
         self.has_ttl = self.ttl.is_some() || way.has_ttl;
     }
 
+    /// The next publish like it may go another way.
+    pub(crate) fn holds_once(&mut self) {
+        self.generation = NEVER;
+    }
+
     /// False where it is not worth its memory until the next publish.
     pub(crate) fn is_worth_keeping(&self) -> bool {
         self.envelope.capacity() <= ENVELOPE_BYTES_MAX
@@ -107,6 +122,9 @@ impl Route {
             && self.stripped.is_none()
     }
 }
+
+/// No topology has that generation.
+const NEVER: u64 = u64::MAX;
 
 /// Every channel that publishes keeps one.
 const ENVELOPE_BYTES_MAX: usize = 1024;

@@ -24,7 +24,6 @@ use crate::folder::{CHECKPOINT_RESERVES, EVACUATION_RESERVE, Name, fill, tempora
 use crate::journal::{Journal, locked, reading, writing};
 use crate::layout::{put, u32_at, u64_at};
 use crate::preparer::folder;
-use crate::releases::Release;
 
 /// Why a checkpoint was not installed. The one before it stays current.
 #[derive(Debug)]
@@ -166,8 +165,12 @@ impl<D: Disk> Journal<D> {
     fn count_committed_releases(&self) {
         let mut pending = locked(&self.pending);
         let releases = pending.releases.take();
-        let is_on_disk = |release: &Release| release.last() <= self.committed(release.shard);
-        let (counted, later): (Vec<_>, Vec<_>) = releases.into_iter().partition(is_on_disk);
+        let (mut counted, mut later) = (Vec::new(), Vec::new());
+        for release in releases {
+            let (now, then) = release.split(self.committed(release.shard));
+            counted.extend(now);
+            later.extend(then);
+        }
         pending.releases.put_back(later);
         drop(pending);
         self.count_releases(&counted);

@@ -276,6 +276,23 @@ impl Run {
         }
     }
 
+    /// Adds so many references to each record that has some; `missed` hears of the others.
+    pub(crate) fn retain(
+        &mut self,
+        first: u64,
+        last: u64,
+        count: u32,
+        missed: &mut dyn FnMut(u64, u32),
+    ) {
+        let records = self.records;
+        self.visit(first, last, |references, index, rank, _| {
+            match rank.filter(|rank| references.of(*rank) > 0) {
+                Some(rank) => references.add(rank, count, records),
+                None => missed(index, count),
+            }
+        });
+    }
+
     /// Takes references from one record that is here; how many there were to take.
     pub(crate) fn take(&mut self, index: u64, rank: u32, count: u32) -> u32 {
         let taken = self.references.take(rank, count);

@@ -46,7 +46,8 @@ pub struct Counters {
     pub reads: u64,
     /// Bytes read for them.
     pub read_bytes: u64,
-    /// References that were given back to records which had none: a bug of the owner.
+    /// References that were given back to records which had none, or added to such: a bug of the
+    /// owner.
     pub released_unknown: u64,
 }
 

@@ -14,7 +14,7 @@ use std::ops::Range;
 use menzil_model::{Map, Position, ShardId};
 
 use crate::contents::{Contents, Run};
-use crate::releases::Release;
+use crate::releases::{Release, Way};
 use crate::segment::Segment;
 
 /// All records that can be read.
@@ -170,14 +170,18 @@ impl<F> Directory<F> {
             .find_map(|file| self.files.get(&file)?.place(position))
     }
 
-    /// Counts releases; those of records that are nowhere, or that nobody needed, are left over.
+    /// Counts what was told, in its order; what is of records that are nowhere, or that nobody
+    /// needed, is left over.
     pub(crate) fn release(&mut self, releases: &[Release]) -> u64 {
         let mut unknown = 0;
         let mut missed = Vec::new();
         for release in releases {
             self.release_in_log(release, &mut missed);
             for (index, count) in missed.drain(..) {
-                unknown += u64::from(self.release_cold(release.shard, index, count));
+                unknown += u64::from(match release.way {
+                    Way::Down => self.release_cold(release.shard, index, count),
+                    Way::Up => self.retain_cold(release.shard, index, count),
+                });
             }
         }
         unknown
@@ -377,6 +381,7 @@ impl<F> Directory<F> {
             shard,
             first,
             count,
+            way,
             ..
         } = *release;
         let last = release.last();
@@ -393,9 +398,11 @@ impl<F> Directory<F> {
             missed.extend((next..run.first).map(|index| (index, count)));
             next = next.max(run.first);
             let end = last.min(run.last);
-            run.release(next, end, count, &mut |index, count| {
-                missed.push((index, count));
-            });
+            let mut missed = |index, count| missed.push((index, count));
+            match way {
+                Way::Down => run.release(next, end, count, &mut missed),
+                Way::Up => run.retain(next, end, count, &mut missed),
+            }
             next = next.max(end.saturating_add(1));
         }
         missed.extend((next..=last).map(|index| (index, count)));
@@ -418,6 +425,26 @@ impl<F> Directory<F> {
             }
         }
         left
+    }
+
+    /// Adds references where some are; how many found no place.
+    fn retain_cold(&mut self, shard: ShardId, index: u64, count: u32) -> u32 {
+        let Some(places) = self.shards.get(&shard) else {
+            return count;
+        };
+        for file in &places.cold {
+            let entry = self.files.get_mut(file);
+            let Some(run) = entry.and_then(|entry| entry.contents.runs.get_mut(&shard)) else {
+                continue;
+            };
+            if let Some(rank) = run.rank(index)
+                && run.references.of(rank) > 0
+            {
+                run.add(index, rank, count);
+                return 0;
+            }
+        }
+        count
     }
 
     /// As [`need`](Self::need) in cold files: what is in several counts in the newest.
@@ -490,7 +517,7 @@ impl<F> Entry<F> {
         })
     }
 
-    /// Whether what it holds, and who needs it, only becomes less.
+    /// Whether what it holds only becomes less, and what of it nobody needs stays so.
     fn is_complete(&self) -> bool {
         self.kind != Kind::Open && !self.filling
     }

@@ -18,6 +18,7 @@ use crate::marks::{AllMarks, Marks};
 use crate::options::Options;
 use crate::pending::{Backlog, Kind, Pending};
 use crate::preparer::Preparer;
+use crate::releases::{Release, Way};
 use crate::report::OpenReport;
 use crate::space::{Room, Space};
 use crate::writer::Writer;
@@ -262,15 +263,42 @@ impl Batch<'_> {
     /// So many that needed the record are gone. What caused it is appended before, or in this
     /// batch, so that the record goes only after that is durable.
     pub fn release(&mut self, shard: ShardId, index: u64, count: u32) {
-        if let Some(pending) = self.pending.as_mut() {
-            pending.releases.push(shard, index, count);
-        }
+        self.tell(Release {
+            shard,
+            first: index,
+            records: 1,
+            count,
+            way: Way::Down,
+        });
     }
 
     /// As [`release`](Self::release), of one that needed each of `records` consecutive records.
     pub fn release_run(&mut self, shard: ShardId, first: u64, records: u64) {
+        self.tell(Release {
+            shard,
+            first,
+            records,
+            count: 1,
+            way: Way::Down,
+        });
+    }
+
+    /// One more needs each of `records` consecutive records, which others need and have not
+    /// released: the opposite of [`release_run`](Self::release_run). After a crash it counts as
+    /// said by [`Journal::need`] only.
+    pub fn retain_run(&mut self, shard: ShardId, first: u64, records: u64) {
+        self.tell(Release {
+            shard,
+            first,
+            records,
+            count: 1,
+            way: Way::Up,
+        });
+    }
+
+    fn tell(&mut self, told: Release) {
         if let Some(pending) = self.pending.as_mut() {
-            pending.releases.push_run(shard, first, records, 1);
+            pending.releases.push(told);
         }
     }
 

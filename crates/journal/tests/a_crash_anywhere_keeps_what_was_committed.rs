@@ -28,8 +28,8 @@ struct Twin {
     checkpoint: Option<(u64, Vec<u32>)>,
     attempted: Option<(u64, Vec<u32>)>,
     frozen: Option<(Freeze, Vec<u32>)>,
-    /// What was released, as the record says that was appended before it.
-    releases: Vec<(u64, u64, u32)>,
+    /// What was released, or retained, as the record says that was appended before it.
+    releases: Vec<(u64, u64, i64)>,
 }
 
 impl Twin {
@@ -184,7 +184,8 @@ impl World {
         evacuated.is_ok()
     }
 
-    /// Gives some references of records back, after a record that says so.
+    /// Gives some references of records back, and has some records needed by more, after a record
+    /// that says so.
     fn release(&mut self) {
         let shard = 1 + self.random.below(3) as u32;
         let few = self.random.below(8) > 0;
@@ -196,11 +197,16 @@ impl World {
         twin.records.push((Class::Message, vec![1]));
         twin.references.push(0);
         for (index, references) in (1..).zip(&mut twin.references) {
+            if *references > 0 && self.random.below(100) < 5 {
+                *references += 1;
+                batch.retain_run(ShardId(shard), index, 1);
+                twin.releases.push((cause.index, index, -1));
+            }
             if *references > 0 && self.random.below(100) < share {
                 let count = 1 + self.random.below(u64::from(*references)) as u32;
                 *references -= count;
                 batch.release(ShardId(shard), index, count);
-                twin.releases.push((cause.index, index, count));
+                twin.releases.push((cause.index, index, count.into()));
             }
         }
     }
@@ -349,14 +355,16 @@ impl World {
             }
             twin.records.truncate(last);
             twin.references.truncate(last);
-            // What was said to be gone by a record that is lost is needed again.
+            // What was said to be gone by a record that is lost is needed again, and who was said
+            // to need it besides does not.
             let lost = twin
                 .releases
                 .iter()
+                .rev()
                 .filter(|(cause, ..)| *cause > last as u64);
             for (_, index, count) in lost {
                 if let Some(references) = twin.references.get_mut(*index as usize - 1) {
-                    *references += count;
+                    *references = references.checked_add_signed(*count as i32).unwrap();
                 }
             }
             twin.releases.retain(|(cause, ..)| *cause <= last as u64);

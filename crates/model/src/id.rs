@@ -43,6 +43,49 @@ id! {
     Sequence(u64)
 }
 
+/// What an exchange keeps messages for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StorePurpose {
+    /// To give them to later bindings.
+    Retention,
+    /// Until they are due.
+    Delay,
+}
+
+impl QueueId {
+    /// The hidden queue in which an exchange keeps messages. Its number is a function of the
+    /// exchange's, so that no fact has to name it before it is used; numbers that are given out
+    /// to queues do not come so far.
+    pub fn store_of(exchange: ExchangeId, purpose: StorePurpose) -> Self {
+        let purpose = match purpose {
+            StorePurpose::Retention => 0,
+            StorePurpose::Delay => STORE_OF_DELAYS,
+        };
+        Self(STORE | purpose | exchange.0 & EXCHANGE)
+    }
+
+    /// Whether it is the hidden queue of an exchange.
+    #[inline]
+    pub fn is_store(self) -> bool {
+        self.0 & STORE != 0
+    }
+
+    /// The exchange whose hidden queue it is, and what for.
+    pub fn store(self) -> Option<(ExchangeId, StorePurpose)> {
+        let purpose = if self.0 & STORE_OF_DELAYS == 0 {
+            StorePurpose::Retention
+        } else {
+            StorePurpose::Delay
+        };
+        self.is_store()
+            .then_some((ExchangeId(self.0 & EXCHANGE), purpose))
+    }
+}
+
+const STORE: u64 = 1 << 63;
+const STORE_OF_DELAYS: u64 = 1 << 62;
+const EXCHANGE: u64 = STORE_OF_DELAYS - 1;
+
 /// An AMQP channel number. Zero is the connection itself and is not a channel
 /// (AMQP 0-9-1 §4.2.3), so it cannot be written here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,5 +142,21 @@ impl Class {
             3 => Some(Self::Session),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_of_an_exchange_is_named_by_it_alone() {
+        let stores = [StorePurpose::Retention, StorePurpose::Delay]
+            .map(|purpose| (purpose, QueueId::store_of(ExchangeId(7), purpose)));
+        assert_ne!(stores[0].1, stores[1].1);
+        for (purpose, id) in stores {
+            assert_eq!(id.store(), Some((ExchangeId(7), purpose)));
+        }
+        assert_eq!(QueueId(7).store(), None);
     }
 }

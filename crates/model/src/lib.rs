@@ -13,6 +13,7 @@ pub mod wire;
 pub use fact::Fact;
 pub use id::{
     ChannelId, Class, ConnectionId, DeliveryTag, ExchangeId, Position, QueueId, Sequence, ShardId,
+    StorePurpose,
 };
 pub use message::Message;
 pub use name::{Escaped, Name};

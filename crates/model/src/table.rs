@@ -65,6 +65,17 @@ impl Table {
             .map(|(_, value)| value)
     }
 
+    /// The table without the fields of that name.
+    #[must_use]
+    pub fn without(&self, name: &[u8]) -> Self {
+        let mut content = Vec::with_capacity(self.0.len());
+        for (field, value) in self.fields().filter(|(field, _)| *field != name) {
+            content.put_short_string(field);
+            write_value(&mut content, value);
+        }
+        Self(Bytes::from(content))
+    }
+
     /// The content without its length prefix.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -251,6 +251,11 @@ impl Log for ShardLog<'_> {
         self.batch().release_run(shard, first, count);
     }
 
+    fn retain_run(&mut self, first: u64, count: u64) {
+        let shard = self.shard;
+        self.batch().retain_run(shard, first, count);
+    }
+
     /// While segments can be prepared there is room: publishers are held back before the
     /// writer has to prepare one itself. On a full disk it is counted.
     fn has_room(&self, bytes: u64) -> bool {

@@ -164,6 +164,10 @@ impl Log for NodeLog<'_> {
         self.journal.batch().release_run(SHARD, first, count);
     }
 
+    fn retain_run(&mut self, first: u64, count: u64) {
+        self.journal.batch().retain_run(SHARD, first, count);
+    }
+
     fn has_room(&self, bytes: u64) -> bool {
         self.sabotage == Some(Sabotage::RoomIgnored)
             || self.journal.has_room(self.room_bytes.max(bytes))

@@ -28,8 +28,9 @@ impl ConsumeArguments {
         table: &Table,
         queue_type: &'static str,
     ) -> Result<Self, Refusal> {
-        let arguments = Arguments { queue, table };
+        let arguments = Arguments::new(Object::Queue(queue.clone()), table);
         let priority = arguments.integer("x-priority")?.unwrap_or_default();
+        let most = if priority < 0 { i64::MIN } else { i64::MAX };
         let timeout = arguments.number("x-consumer-timeout", 0)?;
         let of_streams = |name: &[u8]| OF_STREAMS.iter().any(|other| other.as_bytes() == name);
         if let Some((argument, _)) = table.fields().find(|(name, _)| of_streams(name)) {
@@ -39,7 +40,10 @@ impl ConsumeArguments {
                 kind: queue_type,
             });
         }
-        Ok(Self { priority, timeout })
+        Ok(Self {
+            priority: i64::try_from(priority).unwrap_or(most),
+            timeout,
+        })
     }
 }
 

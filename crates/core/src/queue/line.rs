@@ -163,7 +163,7 @@ impl Line {
         self.turn(at, 0);
     }
 
-    #[inline]
+    #[inline(never)]
     fn turn(&mut self, at: usize, past: usize) {
         match &self.special {
             None => self.open.rotate_left(at + past),

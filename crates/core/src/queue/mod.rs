@@ -10,8 +10,8 @@ mod unsettled;
 
 use std::sync::Arc;
 
-use menzil_model::fact::{QueueDefinition, Why};
-use menzil_model::{ConnectionId, Sequence};
+use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Why};
+use menzil_model::{ConnectionId, QueueId, Sequence, StorePurpose, Table};
 
 use crate::content::Holding;
 use crate::counters::Counters;
@@ -19,13 +19,14 @@ use crate::releases::Releases;
 use crate::scratch::Shelf;
 use crate::settling::Settling;
 use crate::spare::Spare;
+use crate::store::{self, Retention, Store};
 
 pub(crate) use consume_arguments::ConsumeArguments;
 pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
 pub(crate) use item::Item;
 pub(crate) use line::Line;
 pub(crate) use page::{Form, Page};
-pub(crate) use settings::{Overflow, Settings, compared, is_quorum, parse_expiration};
+pub(crate) use settings::{Arguments, Overflow, Settings, compared, is_quorum, parse_expiration};
 
 /// Room that a `Delivering` fact reserves ahead of what goes out, in entries.
 const DELIVERING_AHEAD: u64 = 4096;
@@ -113,6 +114,8 @@ pub(crate) struct Queue {
     pub(crate) unused_since: u64,
     /// The one consumer that asked to be alone.
     pub(crate) exclusive_consumer: bool,
+    /// What a hidden queue of an exchange has besides.
+    pub(crate) store: Option<Box<Store>>,
 }
 
 /// Who is to hear of entries that are settled.
@@ -179,7 +182,44 @@ impl Queue {
             timer: None,
             counters: QueueCounters::default(),
             settings,
+            store: None,
         }
+    }
+
+    /// The hidden queue in which an exchange keeps what passes.
+    pub(crate) fn store(
+        exchange: &ExchangeDefinition,
+        retention: Retention,
+        page_entries: usize,
+        shelf: Arc<Shelf>,
+    ) -> Self {
+        let definition = QueueDefinition {
+            id: QueueId::store_of(exchange.id, StorePurpose::Retention),
+            name: exchange.name.clone(),
+            durable: exchange.durable,
+            exclusive: false,
+            auto_delete: false,
+            arguments: Table::empty(),
+        };
+        let store = Store {
+            retention,
+            readers: 0,
+        };
+        Self {
+            store: Some(Box::new(store)),
+            ..Self::new(definition, Settings::default(), page_entries, shelf)
+        }
+    }
+
+    /// The place of a message that comes now, behind `pending` others that have theirs.
+    #[inline]
+    pub(crate) fn place(&self, id: QueueId, now: u64, pending: u64) -> Sequence {
+        let next = if id.is_store() {
+            self.next_sequence.max(store::place_at(now).0)
+        } else {
+            self.next_sequence
+        };
+        Sequence(next + pending)
     }
 
     /// Reads a little of each line of memory that an entry which is put in needs.
@@ -288,7 +328,24 @@ impl Queue {
     pub(crate) fn has_deadlines(&self) -> bool {
         self.timer.is_some()
             || self.settings.expires.is_some()
-            || self.index.next_expiry().is_some()
+            || self.next_expiry().is_some()
+            || self.store.is_some()
+    }
+
+    /// When the first ready entry leaves by itself, or earlier.
+    pub(crate) fn next_expiry(&self) -> Option<u64> {
+        let store = self.store.as_deref();
+        if store.is_some_and(|store| store.retention.is_history) {
+            return None;
+        }
+        self.index.next_expiry()
+    }
+
+    /// When the first entry of a store is too old to be kept.
+    fn ages_at(&self) -> Option<u64> {
+        let store = self.store.as_deref().filter(|store| store.readers == 0)?;
+        let came_at = store::time_of(self.index.head()?.sequence);
+        Some(came_at.saturating_add(store.retention.age_max?))
     }
 
     /// When something is to happen by itself.
@@ -297,7 +354,7 @@ impl Queue {
             Some(time) if self.line.is_unused() => Some(self.unused_since + time),
             _ => None,
         };
-        [lease, self.index.next_expiry()]
+        [lease, self.next_expiry(), self.ages_at()]
             .into_iter()
             .flatten()
             .min()

@@ -29,9 +29,13 @@ impl Shard {
             Fact::VirtualHostCreated { name } => self.name = name,
             Fact::ExchangeDeclared(exchange) => {
                 self.next_exchange = self.next_exchange.max(exchange.id.0 + 1);
+                self.apply_stores_declared(&exchange);
                 self.topology.declare_exchange(exchange);
             }
-            Fact::ExchangeDeleted { id } => self.topology.delete_exchange(id),
+            Fact::ExchangeDeleted { id } => {
+                self.topology.delete_exchange(id);
+                self.apply_stores_deleted(id);
+            }
             Fact::QueueDeclared(queue) => self.apply_queue_declared(queue),
             Fact::QueueDeleted { id } => self.apply_queue_deleted(id),
             Fact::Bound(binding) => {
@@ -42,7 +46,9 @@ impl Shard {
             }
             Fact::Chunk(_) => {}
             Fact::Published(published) => self.apply_published(origin, published),
-            Fact::Page { queue, entries } => self.apply_page(queue, entries),
+            Fact::Page { queue, entries } | Fact::Copied { queue, entries } => {
+                self.apply_page(queue, entries);
+            }
             Fact::Settled { queue, ranges, why } => self.apply_settled(queue, &ranges, why),
             Fact::Delivering { queue, below } => self.apply_delivering(origin.index, queue, below),
             Fact::Group(_) => debug_assert!(false, "groups do not nest"),
@@ -73,7 +79,7 @@ impl Shard {
         self.queues.insert(id, queue);
     }
 
-    fn apply_queue_deleted(&mut self, id: QueueId) {
+    pub(super) fn apply_queue_deleted(&mut self, id: QueueId) {
         let Some(mut queue) = self.queues.remove(&id) else {
             return;
         };
@@ -143,6 +149,7 @@ impl Shard {
         };
         queue.index.remove_ranges(ranges, &mut gone);
         let count = gone.count;
+        let is_store = queue.store.is_some();
         let (queue, shard) = (&mut queue.counters, &mut self.counters);
         let (of_queue, of_shard) = match why {
             Why::Acknowledged => (&mut queue.acknowledged, &mut shard.acknowledged),
@@ -156,7 +163,8 @@ impl Shard {
             }
         };
         *of_queue += count;
-        *of_shard += count;
+        // No message is lost by what an exchange no longer keeps.
+        *of_shard += if is_store { 0 } else { count };
     }
 
     /// Settles one entry that is out with a consumer, as a client asks: applied at once, written

@@ -20,7 +20,8 @@ pub struct Frozen {
     next_queue: u64,
     exchanges: Vec<ExchangeDefinition>,
     queues: Vec<FrozenQueue>,
-    bindings: Vec<Binding>,
+    /// With their places among those between the same two.
+    bindings: Vec<(usize, Binding)>,
     page_entries: usize,
 }
 
@@ -53,17 +54,20 @@ impl Frozen {
         }
         self.bindings
             .sort_unstable_by(|a, b| order_of(a).cmp(&order_of(b)));
-        for binding in self.bindings {
+        for (_, binding) in self.bindings {
             sink(&Fact::Bound(binding));
         }
     }
 }
 
 impl FrozenQueue {
-    /// Declares the queue, and then says what is in it.
+    /// Declares the queue, if it is no store, and then says what is in it.
     fn write(self, page_entries: usize, sink: &mut dyn FnMut(&Fact)) {
         let queue = self.definition.id;
-        sink(&Fact::QueueDeclared(self.definition));
+        // A store is there with its exchange.
+        if !queue.is_store() {
+            sink(&Fact::QueueDeclared(self.definition));
+        }
         sink(&Fact::QueueState {
             queue,
             next: self.next,
@@ -116,9 +120,9 @@ impl Shard {
             .collect();
         let bindings = exchanges
             .iter()
-            .flat_map(|exchange| self.topology.bindings_from(exchange.id))
-            .filter(|binding| self.is_durable_destination(&binding.destination))
-            .cloned()
+            .flat_map(|exchange| self.topology.ranked_bindings_from(exchange.id))
+            .filter(|(_, binding)| self.is_durable_destination(&binding.destination))
+            .map(|(rank, binding)| (rank, binding.clone()))
             .collect();
         let durable = self.queues.values().filter(|q| q.definition.durable);
         let queues = durable.map(|queue| {
@@ -209,11 +213,12 @@ impl Shard {
     }
 }
 
-/// An order of bindings that does not depend on how they came about.
-fn order_of(binding: &Binding) -> (ExchangeId, Destination, &[u8], &[u8]) {
+/// An order of bindings that does not depend on how they came about, unless that says something.
+fn order_of((rank, binding): &(usize, Binding)) -> (ExchangeId, Destination, usize, &[u8], &[u8]) {
     (
         binding.source,
         binding.destination,
+        *rank,
         binding.key.as_bytes(),
         binding.arguments.as_bytes(),
     )

@@ -278,10 +278,12 @@ impl Shard {
         let Some(consumer) = self.consumers.at_mut(taker.place, taker.consumer) else {
             return;
         };
-        if consumer.went_out(delivery.tag, now) {
-            self.unarmed.push(taker.consumer);
-        }
+        let is_unarmed = consumer.went_out(delivery.tag, now);
         let (place, key) = (consumer.channel_place, consumer.channel);
+        if is_unarmed {
+            self.unarmed.push(taker.consumer);
+            self.touch_at(delivery.queue, delivery.queue_place);
+        }
         if let Some(channel) = self.channels.at_mut(place, key) {
             channel.consumed_unsettled += 1;
             channel.deliveries.insert(delivery);

@@ -9,16 +9,12 @@ use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag, compare_text};
 use crate::log::Log;
 use crate::refusal::{Object, Refusal};
-use crate::topology::check_binding;
+use crate::store::Retention;
+use crate::topology::{check_binding, check_exchange};
 use crate::turn::Turn;
 
 /// Exchange types that RabbitMQ or its common plugins have and this broker has not, yet.
-const UNSUPPORTED_KINDS: [&str; 9] = [
-    "x-consistent-hash",
-    "x-modulus-hash",
-    "x-local-random",
-    "x-random",
-    "x-recent-history",
+const UNSUPPORTED_KINDS: [&str; 4] = [
     "x-delayed-message",
     "x-jms-topic",
     "x-message-deduplication",
@@ -26,17 +22,7 @@ const UNSUPPORTED_KINDS: [&str; 9] = [
 ];
 
 /// Exchange arguments that are planned and not built.
-const UNSUPPORTED_ARGUMENTS: [&str; 9] = [
-    "x-delayed-type",
-    "x-delayed",
-    "x-retain-messages",
-    "x-retain-bytes",
-    "x-retain-age",
-    "hash-header",
-    "hash-property",
-    "x-max-weight",
-    "x-recent-history-length",
-];
+const UNSUPPORTED_ARGUMENTS: [&str; 2] = ["x-delayed-type", "x-delayed"];
 
 /// The predeclared exchanges: name, kind, internal.
 const PREDECLARED: [(&str, ExchangeKind, bool); 7] = [
@@ -55,6 +41,7 @@ impl Shard {
     /// last [`Shard::apply`] and after [`Shard::needs`].
     pub fn start(&mut self, now: u64, name: &Name, log: &mut dyn Log) {
         self.releases.start();
+        self.targets.seed(now);
         let mut effects = Vec::new();
         let mut turn = Turn {
             now,
@@ -137,6 +124,8 @@ impl Shard {
             return Err(Refusal::ReservedPrefix(object));
         }
         check_arguments(&declare.arguments, &object)?;
+        check_exchange(kind, &declare.arguments, &object)?;
+        Retention::read(kind, &declare.arguments, || object.clone())?;
         let definition = ExchangeDefinition {
             id: ExchangeId(self.next_exchange),
             name: declare.exchange.clone(),
@@ -196,7 +185,8 @@ impl Shard {
         bind: &ExchangeBind,
     ) -> Result<(), Refusal> {
         let [source, destination] = self.exchange_pair(bind)?;
-        check_binding(source.kind, &bind.arguments)?;
+        let to = Destination::Exchange(destination.id);
+        check_binding(source, to, bind.routing_key.as_bytes(), &bind.arguments)?;
         let (binding, durable) = binding_between(source, destination, bind);
         self.record_bound(turn, binding, durable)?;
         turn.reply(key, bind.nowait, self.topology_index, Reply::ExchangeBindOk);
@@ -395,6 +385,17 @@ fn check_arguments(arguments: &Table, object: &Object) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Arguments that take part in redeclare equivalence. In RabbitMQ only the first does; the others
+/// are this broker's own.
+const COMPARED: [&str; 6] = [
+    "alternate-exchange",
+    "atomic-routing",
+    "x-max-weight",
+    "x-retain-messages",
+    "x-retain-bytes",
+    "x-retain-age",
+];
+
 /// RabbitMQ compares type, flags, and of the arguments only the alternate exchange.
 fn check_equivalent(
     current: &ExchangeDefinition,
@@ -407,7 +408,7 @@ fn check_equivalent(
     compare_flag(of, "durable", declare.durable, current.durable)?;
     compare_flag(of, "auto_delete", declare.auto_delete, current.auto_delete)?;
     compare_flag(of, "internal", declare.internal, current.internal)?;
-    for argument in ["alternate-exchange", "atomic-routing"] {
+    for argument in COMPARED {
         compare_argument(of, argument, None, &declare.arguments, &current.arguments)?;
     }
     Ok(())

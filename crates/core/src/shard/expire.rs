@@ -15,7 +15,7 @@ pub(super) const EXPIRED_AT_ONCE: usize = 1000;
 impl Shard {
     /// When [`Shard::expire`] is due, in milliseconds since 1970.
     pub fn deadline(&self) -> Option<u64> {
-        if self.releases.is_behind() {
+        if self.releases.is_behind() || !self.grown.is_empty() {
             return Some(0);
         }
         let of_consumers = self.consumer_timers.first().map(|(at, _)| *at);
@@ -61,10 +61,15 @@ impl Shard {
     /// Expires ready entries whose time has come. True where there were some: another entry
     /// may be the head now, and be here already.
     pub(super) fn expire_now(&mut self, turn: &mut Turn<'_>, id: QueueId) -> bool {
+        let has_aged = id.is_store() && self.drop_aged(turn.log, id, turn.now);
+        self.expire_ready(turn, id) || has_aged
+    }
+
+    fn expire_ready(&mut self, turn: &mut Turn<'_>, id: QueueId) -> bool {
         let Some(queue) = self.queues.get_mut(&id) else {
             return false;
         };
-        if queue.index.next_expiry().is_none_or(|at| at > turn.now) {
+        if queue.next_expiry().is_none_or(|at| at > turn.now) {
             return false;
         }
         let expired = queue.index.expired(turn.now, EXPIRED_AT_ONCE);
@@ -74,7 +79,7 @@ impl Shard {
         let durable = queue.definition.durable;
         let ranges = ranges_of(expired);
         self.record_lazy(
-            turn,
+            turn.log,
             Fact::Settled {
                 queue: id,
                 ranges,
@@ -86,10 +91,10 @@ impl Shard {
     }
 
     /// As [`Shard::record`], for settles, which nobody waits for.
-    fn record_lazy(&mut self, turn: &mut Turn<'_>, fact: Fact, durable: bool) {
+    pub(super) fn record_lazy(&mut self, log: &mut dyn Log, fact: Fact, durable: bool) {
         if durable {
-            self.settling.write(turn.log);
-            turn.log.append_lazy(&fact);
+            self.settling.write(log);
+            log.append_lazy(&fact);
         }
         self.apply(0, fact);
     }

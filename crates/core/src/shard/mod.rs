@@ -20,6 +20,7 @@ mod publish;
 mod queue;
 mod route;
 mod settle;
+mod store;
 mod summary;
 mod time_out;
 mod transaction;
@@ -134,6 +135,8 @@ pub struct Shard {
     spare: Spare,
     /// Queues whose entries, consumers or deadlines changed in this turn.
     touched: VecDeque<(QueueId, Place)>,
+    /// Stores that messages came to since the last [`Shard::finish`].
+    grown: Vec<QueueId>,
     /// Channels with a `basic.get` that waits for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
@@ -172,6 +175,7 @@ impl Shard {
             settling: Settling::default(),
             spare: Spare::default(),
             touched: VecDeque::new(),
+            grown: Vec::new(),
             parked: Vec::new(),
             timers: BTreeSet::new(),
             consumer_timers: BTreeSet::new(),
@@ -298,6 +302,7 @@ impl Shard {
 
     /// Writes what gathered. The driver calls it at the end of each batch of commands.
     pub fn finish(&mut self, log: &mut dyn Log) {
+        self.drop_over_limits(log);
         self.settling.write(log);
         self.releases.write(log);
     }
@@ -385,6 +390,7 @@ impl Shard {
     /// Writes a fact, if it is durable, and applies it. Returns its index, 0 where it was not
     /// written.
     fn record(&mut self, turn: &mut Turn<'_>, fact: Fact, durable: bool) -> u64 {
+        retain(turn.log, &fact);
         let index = if durable {
             self.settling.write(turn.log);
             turn.log.append(&fact, references(&fact))
@@ -413,12 +419,22 @@ impl Shard {
     }
 
     /// Delivers and expires until nothing is left to do now.
+    #[inline]
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
+        if !self.touched.is_empty() {
+            self.settle_touched(turn);
+        }
+    }
+
+    fn settle_touched(&mut self, turn: &mut Turn<'_>) {
         while let Some((id, place)) = self.touched.pop_front() {
             self.pump(turn, id, place);
             let Some(queue) = self.queues.at(place, id) else {
                 continue;
             };
+            if id.is_store() && self.grown.last() != Some(&id) {
+                self.grown.push(id);
+            }
             if queue.has_deadlines() {
                 if self.expire_now(turn, id) {
                     self.pump(turn, id, place);
@@ -500,22 +516,21 @@ const ACK: (u16, u16) = (60, 80);
 
 /// How many entries will need the record to read their message from it.
 fn references(fact: &Fact) -> u32 {
-    match fact {
-        Fact::Published(published) => u32::try_from(published.entries.len()).unwrap_or(u32::MAX),
-        Fact::Group(facts) => facts.iter().map(references).fold(0, u32::saturating_add),
-        Fact::VirtualHostCreated { .. }
-        | Fact::ExchangeDeclared(_)
-        | Fact::ExchangeDeleted { .. }
-        | Fact::QueueDeclared(_)
-        | Fact::QueueDeleted { .. }
-        | Fact::Bound(_)
-        | Fact::Unbound(_)
-        | Fact::Chunk(_)
-        | Fact::Settled { .. }
-        | Fact::Delivering { .. }
-        | Fact::Numbering { .. }
-        | Fact::QueueState { .. }
-        | Fact::Page { .. } => 0,
+    let mut entries = 0;
+    for part in fact.parts() {
+        if let Fact::Published(published) = part {
+            entries += published.entries.len();
+        }
+    }
+    u32::try_from(entries).unwrap_or(u32::MAX)
+}
+
+/// Tells the journal of entries that need records which are there already.
+fn retain(log: &mut dyn Log, fact: &Fact) {
+    for part in fact.parts() {
+        if let Fact::Copied { entries, .. } = part {
+            entries.needs(&mut |first, count| log.retain_run(first, count));
+        }
     }
 }
 

@@ -120,7 +120,7 @@ impl Shard {
 
     /// Hands the message to its queues.
     pub(super) fn arrive(&mut self, turn: &mut Turn<'_>, mut passage: Passage<'_>) {
-        self.counters.routed += 1;
+        self.counters.routed += u64::from(!passage.route.is_unroutable());
         for target in Self::targets(passage.route) {
             if !self.hand_over(turn, &mut passage, target)
                 && let Some(entry) = self.entry_for(turn, target, passage.route)
@@ -143,7 +143,7 @@ impl Shard {
         queue
             .index
             .insert_with(item, reach, || Some(passage.message(&mut self.spare)));
-        if had_ready && entry.expires_at.is_none() {
+        if had_ready && entry.expires_at.is_none() && !id.is_store() {
             // Whoever could take one would have taken the one before it.
             if item.is_stored() {
                 self.note_content(id, place);
@@ -168,7 +168,7 @@ impl Shard {
         };
         Some(Entry {
             queue: id,
-            sequence: Sequence(queue.next_sequence),
+            sequence: queue.place(id, turn.now, 0),
             expires_at,
             durable: route.persistent && queue.is_durable(),
         })

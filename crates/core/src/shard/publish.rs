@@ -96,38 +96,39 @@ impl Shard {
             Mode::Plain | Mode::Transaction(_) => None,
         };
         let transactional = matches!(channel.mode, Mode::Transaction(_));
-        let unroutable = route.queues.is_empty();
+        let unroutable = route.is_unroutable();
         if unroutable && !publish.mandatory {
             self.counters.unroutable_dropped += 1;
+        }
+        if unroutable && publish.mandatory && !transactional {
+            self.counters.unroutable_returned += 1;
+            let message = Arc::new(publish.message(self.settings.chunk_bytes));
+            turn.send(key, 0, Output::Return { message });
+        }
+        let is_held = transactional && (publish.mandatory || !unroutable);
+        if route.queues.is_empty() && !is_held {
             self.confirm(turn, key, confirm, 0, true);
             return Ok(());
         }
-        if !unroutable
-            && !transactional
+        if !transactional
             && let Some(passage) = self.depart(turn, publish, route, confirm.is_some())
         {
             self.confirm(turn, key, confirm, passage.index(), true);
             self.arrive(turn, passage);
             return Ok(());
         }
-        let message = if unroutable {
+        let message = if route.queues.is_empty() {
             publish.message(self.settings.chunk_bytes)
         } else {
             self.message_of(publish, route)
         };
         let message = Arc::new(message);
-        if unroutable && !transactional {
-            self.counters.unroutable_returned += 1;
-            turn.send(key, 0, Output::Return { message });
-            self.confirm(turn, key, confirm, 0, true);
-            return Ok(());
-        }
         let held = HeldPublish {
             message,
             persistent: route.persistent,
             ttl: route.ttl,
             targets: route.queues.clone(),
-            unroutable,
+            unroutable: unroutable && publish.mandatory,
         };
         if transactional {
             return self.hold_publish(key, held);
@@ -180,7 +181,7 @@ impl Shard {
         for id in &held.targets {
             let Some(queue) = self.queues.get(id) else {
                 // Routed there before the commit, and deleted since: not lost in silence.
-                refused = true;
+                refused |= !id.is_store();
                 continue;
             };
             let durable = held.persistent && queue.definition.durable;
@@ -203,7 +204,7 @@ impl Shard {
                 .min();
             entries.push(Entry {
                 queue: *id,
-                sequence: Sequence(queue.next_sequence + pending.of(*id).len() as u64),
+                sequence: queue.place(*id, turn.now, pending.of(*id).len() as u64),
                 expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
                 durable,
             });
@@ -249,7 +250,7 @@ impl Shard {
         if entries.is_empty() {
             return 0;
         }
-        self.counters.routed += 1;
+        self.counters.routed += u64::from(reaches_a_queue(&entries));
         for entry in &entries {
             self.touch(entry.queue);
         }
@@ -367,6 +368,11 @@ impl Shard {
             .filter_map(room)
             .fold(0, u64::saturating_add)
     }
+}
+
+/// Whether there is one in a queue that can be consumed from.
+pub(super) fn reaches_a_queue(entries: &Entries) -> bool {
+    entries.iter().any(|entry| !entry.queue.is_store())
 }
 
 /// Writes the chunks of a large body that `references` entries will need, and tells where they

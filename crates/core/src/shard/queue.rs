@@ -1,7 +1,7 @@
 //! Declaring, deleting, purging and binding queues.
 
 use menzil_model::fact::{Binding, Destination, ExchangeDefinition, QueueDefinition, Why};
-use menzil_model::{Fact, Name, QueueId, Value};
+use menzil_model::{Fact, Name, QueueId, Table, Value};
 
 use super::Shard;
 use super::exchange::{Gone, ensure_room};
@@ -79,11 +79,16 @@ impl Shard {
         key: ChannelKey,
         mut declare: QueueDeclare,
     ) -> Result<(QueueId, Name), Refusal> {
+        let prefix = take_name_prefix(&mut declare.arguments);
         if declare.queue.is_empty() {
             if is_quorum(&declare.arguments) {
                 return Err(Refusal::ServerNamed { kind: "quorum" });
             }
-            declare.queue = generated_name("amq.gen-", declare.entropy);
+            let prefix = prefix.as_deref().unwrap_or(b"amq.gen");
+            if prefix.len() > NAME_PREFIX_BYTES_MAX {
+                return Err(Refusal::NamePrefixTooLong(Name::cut(prefix)));
+            }
+            declare.queue = generated_name([prefix, b"-"].concat(), declare.entropy);
             let id = self.create_queue(turn, key, &declare)?;
             return Ok((id, declare.queue));
         }
@@ -271,7 +276,8 @@ impl Shard {
         }
         let queue = self.queue_named(key, name)?;
         let (binding, exchange, durable) = self.binding_of(bind, queue)?;
-        check_binding(exchange.kind, &bind.arguments)?;
+        let (to, binding_key) = (binding.destination, binding.key.as_bytes());
+        check_binding(exchange, to, binding_key, &bind.arguments)?;
         self.record_bound(turn, binding, durable)?;
         turn.reply(key, bind.nowait, self.topology_index, Reply::QueueBindOk);
         Ok(())
@@ -294,6 +300,23 @@ impl Shard {
         Ok(())
     }
 }
+
+/// Takes `x-name-prefix` out, which only says how a name is made up; empty is none, and what is no
+/// text is not looked at, as in RabbitMQ.
+fn take_name_prefix(arguments: &mut Table) -> Option<Vec<u8>> {
+    let name = b"x-name-prefix";
+    let mut prefix = None;
+    if let Value::LongString(text) = arguments.find(name)?
+        && !text.is_empty()
+    {
+        let kept = text.iter().filter(|byte| !matches!(byte, b'\r' | b'\n'));
+        prefix = Some(kept.copied().collect());
+    }
+    *arguments = arguments.without(name);
+    prefix
+}
+
+const NAME_PREFIX_BYTES_MAX: usize = 64;
 
 /// A count as the wire has it.
 fn count(number: u64) -> u32 {

@@ -9,7 +9,7 @@ use crate::queue::parse_expiration;
 use crate::refusal::{Object, Refusal};
 use crate::route::Route;
 use crate::slots::Place;
-use crate::topology::{RoutingKeys, strip_bcc};
+use crate::topology::{Grounds, RoutingKeys, strip_bcc};
 use crate::ways::Way;
 
 impl Shard {
@@ -86,16 +86,23 @@ impl Shard {
         let mut targets = std::mem::take(&mut self.targets);
         let _routed = self
             .topology
-            .route(exchange, &keys, properties.headers, &mut targets);
+            .route(exchange, &keys, &properties, &mut targets);
         route.queues.extend_from_slice(targets.queues());
+        route.queues.extend_from_slice(targets.stores());
+        route.stores = targets.stores().len();
+        let grounds = targets.grounds();
         self.targets = targets;
         let known = self.look_at_queues(route);
         route.is_unlimited = known.is_unlimited;
         route.is_durable = known.is_durable && route.persistent;
         route.has_ttl = known.has_ttl || route.ttl.is_some();
-        if let ([_], true) = (route.queues.as_slice(), route.is_plain) {
-            let key = (publish.exchange, publish.routing_key);
-            self.ways.keep(self.topology.generation(), key, known);
+        match (grounds, route.queues.as_slice()) {
+            (Grounds::Chance, _) => route.holds_once(),
+            (Grounds::Keys, [_]) if route.is_plain && route.stores == 0 => {
+                let key = (publish.exchange, publish.routing_key);
+                self.ways.keep(self.topology.generation(), key, known);
+            }
+            (Grounds::Keys | Grounds::Properties, _) => {}
         }
         Ok(())
     }

@@ -17,6 +17,8 @@ pub struct Summary {
     pub bindings: u64,
     /// Messages in queues; one that several queues hold counts in each.
     pub messages: u64,
+    /// Messages that exchanges keep for later bindings.
+    pub retained: u64,
     /// Open connections.
     pub connections: u64,
     /// Open channels.
@@ -58,11 +60,16 @@ impl Shard {
 
     /// Objects, counted.
     pub fn summary(&self) -> Summary {
+        let length_of = |stores: bool| {
+            let queues = self.queues.iter().filter(|(id, _)| id.is_store() == stores);
+            queues.map(|(_, queue)| queue.index.len()).sum()
+        };
         Summary {
             exchanges: self.topology.exchanges().count() as u64,
-            queues: self.queues.len() as u64,
+            queues: self.queues.keys().filter(|id| !id.is_store()).count() as u64,
             bindings: self.topology.binding_count() as u64,
-            messages: self.queues.values().map(|queue| queue.index.len()).sum(),
+            messages: length_of(false),
+            retained: length_of(true),
             connections: self.connections.len() as u64,
             channels: self.channels.len() as u64,
             consumers: self.consumers.len() as u64,
@@ -72,11 +79,12 @@ impl Shard {
         }
     }
 
-    /// Every queue, by name.
+    /// Every queue, by name; the stores of exchanges are none.
     pub fn queues(&self) -> Vec<QueueSummary> {
         let mut queues: Vec<_> = self
             .queues
             .values()
+            .filter(|queue| queue.store.is_none())
             .map(|queue| QueueSummary {
                 name: queue.definition.name.clone(),
                 durable: queue.definition.durable,

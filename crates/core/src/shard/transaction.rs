@@ -7,7 +7,7 @@ use menzil_model::fact::{Entries, Published, Ranges, Why};
 use menzil_model::{Fact, Map, QueueId, Sequence};
 
 use super::Shard;
-use super::publish::{Pending, write_chunks};
+use super::publish::{Pending, reaches_a_queue, write_chunks};
 use crate::channel::{HeldPublish, Mode, Transaction, Verdict};
 use crate::command::ChannelKey;
 use crate::effect::{Output, Reply};
@@ -122,7 +122,7 @@ impl Shard {
             for entry in &entries {
                 self.touch(entry.queue);
             }
-            self.counters.routed += 1;
+            self.counters.routed += u64::from(reaches_a_queue(&entries));
             let keep = entries.iter().any(|entry| entry.durable);
             let references = if keep { entries.len() } else { 0 };
             let extent = write_chunks(turn, &held.message, references);

@@ -1,10 +1,12 @@
-//! What a binding of a headers exchange asks of a message, read from its arguments.
+//! What a binding of a headers exchange asks of a message, read from its arguments; and what a
+//! new exchange or binding of any kind must be.
 
-use menzil_model::fact::ExchangeKind;
+use menzil_model::fact::{Destination, ExchangeDefinition, ExchangeKind};
 use menzil_model::{Table, Value};
 
 use super::term::Term;
-use crate::refusal::Refusal;
+use super::weight::{check_hash_arguments, check_key};
+use crate::refusal::{Object, Refusal};
 
 /// How many of a binding's conditions must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +52,33 @@ impl<'a> Criteria<'a> {
     }
 }
 
-/// Checks a new binding's arguments against the kind of its exchange.
-pub fn check_binding(kind: ExchangeKind, arguments: &Table) -> Result<(), Refusal> {
-    if kind != ExchangeKind::Headers {
-        return Ok(());
+/// Checks the arguments that a new exchange has for its kind.
+pub fn check_exchange(
+    kind: ExchangeKind,
+    arguments: &Table,
+    object: &Object,
+) -> Result<(), Refusal> {
+    if kind == ExchangeKind::ConsistentHash {
+        check_hash_arguments(arguments, object)?;
     }
+    Ok(())
+}
+
+/// Checks a new binding against the kind of its exchange.
+pub fn check_binding(
+    exchange: &ExchangeDefinition,
+    destination: Destination,
+    key: &[u8],
+    arguments: &Table,
+) -> Result<(), Refusal> {
+    check_key(exchange, destination, key)?;
+    if exchange.kind == ExchangeKind::Headers {
+        check_match(arguments)?;
+    }
+    Ok(())
+}
+
+fn check_match(arguments: &Table) -> Result<(), Refusal> {
     match arguments.find(MATCH) {
         None | Some(Value::LongString(b"all" | b"any" | b"all-with-x" | b"any-with-x")) => Ok(()),
         Some(value @ Value::LongString(_)) => Err(Refusal::InvalidMatch {
@@ -72,7 +96,7 @@ const MATCH: &[u8] = b"x-match";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use menzil_model::TableBuilder;
+    use menzil_model::{ExchangeId, Name, QueueId, TableBuilder};
 
     fn matching(value: Value<'_>) -> Table {
         TableBuilder::new().field("x-match", value).build()
@@ -82,13 +106,10 @@ mod tests {
     fn x_match_is_one_of_four_texts_or_absent() {
         for text in ["all", "any", "all-with-x", "any-with-x"] {
             let arguments = matching(Value::LongString(text.as_bytes()));
-            assert_eq!(check_binding(ExchangeKind::Headers, &arguments), Ok(()));
+            assert_eq!(check_match(&arguments), Ok(()));
         }
-        assert_eq!(
-            check_binding(ExchangeKind::Headers, &Table::empty()),
-            Ok(())
-        );
-        let refused = |value| check_binding(ExchangeKind::Headers, &matching(value));
+        assert_eq!(check_match(&Table::empty()), Ok(()));
+        let refused = |value| check_match(&matching(value));
         let value = |value: &str| {
             let value = value.to_owned();
             Err(Refusal::InvalidMatch { value })
@@ -111,12 +132,20 @@ mod tests {
     #[test]
     fn other_kinds_do_not_look_at_arguments() {
         let arguments = matching(Value::LongString(b"some"));
-        for kind in [
-            ExchangeKind::Direct,
-            ExchangeKind::Fanout,
-            ExchangeKind::Topic,
-        ] {
-            assert_eq!(check_binding(kind, &arguments), Ok(()));
+        for kind in ExchangeKind::ALL {
+            let exchange = ExchangeDefinition {
+                id: ExchangeId(1),
+                name: Name::from("x"),
+                kind,
+                durable: true,
+                auto_delete: false,
+                internal: false,
+                arguments: Table::empty(),
+            };
+            let is_weight = kind == ExchangeKind::ConsistentHash;
+            let key: &[u8] = if is_weight { b"1" } else { b"" };
+            let checked = check_binding(&exchange, Destination::Queue(QueueId(1)), key, &arguments);
+            assert_eq!(checked.is_err(), kind == ExchangeKind::Headers, "{kind:?}");
         }
     }
 }

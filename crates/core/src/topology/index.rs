@@ -1,12 +1,14 @@
 //! The bindings of one exchange, ordered for finding by what its kind looks at.
 
-use menzil_model::fact::{Binding, Destination, ExchangeKind};
-use menzil_model::table::Fields;
-use menzil_model::{Map, Name};
+use menzil_model::fact::{Binding, Destination, ExchangeDefinition, ExchangeKind};
+use menzil_model::{Map, Name, Properties};
 
 use super::carbon_copy::RoutingKeys;
 use super::dense::Dense;
 use super::headers::{self, Headers};
+use super::point::Point;
+use super::single::{self, Single};
+use super::slab::Slab;
 use super::trie::{self, Syntax, Trie};
 
 /// A binding as an index holds it.
@@ -33,6 +35,30 @@ pub(crate) enum Index {
     Topic(Trie<Dense<End>>),
     /// By arguments.
     Headers(Headers),
+    /// One of them.
+    Single(Box<Single>),
+}
+
+/// Which points a message may go to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Living<'a> {
+    /// `None` while all of them are.
+    points: Option<&'a Slab<Point>>,
+}
+
+impl Living<'_> {
+    /// All points that a binding leads to.
+    pub(crate) const EVERYTHING: Self = Self { points: None };
+
+    pub(crate) fn is_everything(self) -> bool {
+        self.points.is_none()
+    }
+
+    #[inline]
+    pub(crate) fn has(self, point: usize) -> bool {
+        self.points
+            .is_none_or(|points| points.get(point).is_some_and(Point::is_declared))
+    }
 }
 
 /// What finding writes to, kept between calls.
@@ -40,24 +66,37 @@ pub(crate) enum Index {
 pub(crate) struct Scratch {
     pub(crate) trie: trie::Scratch,
     pub(crate) headers: headers::Scratch,
+    pub(crate) single: single::Scratch,
 }
 
 impl Index {
     /// The empty index of an exchange; the one without a name is the default exchange.
-    pub(crate) fn new(kind: ExchangeKind, name: &Name) -> Self {
-        if name.is_empty() {
+    pub(crate) fn new(definition: &ExchangeDefinition) -> Self {
+        if definition.name.is_empty() {
             return Self::Default;
         }
-        match kind {
+        match definition.kind {
             ExchangeKind::Direct => Self::Direct(Map::default()),
-            ExchangeKind::Fanout => Self::Fanout(Dense::default()),
+            ExchangeKind::Fanout | ExchangeKind::RecentHistory => Self::Fanout(Dense::default()),
             ExchangeKind::Topic => Self::Topic(Trie::new(Syntax::AMQP)),
             ExchangeKind::Headers => Self::Headers(Headers::default()),
+            ExchangeKind::ConsistentHash => {
+                Self::Single(Box::new(Single::consistent(&definition.arguments)))
+            }
+            ExchangeKind::ModulusHash => Self::Single(Box::new(Single::modulus())),
+            ExchangeKind::Random | ExchangeKind::LocalRandom => {
+                Self::Single(Box::new(Single::random()))
+            }
         }
     }
 
-    /// Adds a binding; says its place.
-    pub(crate) fn insert(&mut self, binding: &Binding, end: End) -> usize {
+    /// Adds a binding, given the name that it leads to and its age; says its place.
+    pub(crate) fn insert(
+        &mut self,
+        binding: &Binding,
+        end: End,
+        (name, age): (&Name, u64),
+    ) -> usize {
         match self {
             Self::Default => 0,
             Self::Direct(keys) => keys.entry(binding.key.clone()).or_default().push(end),
@@ -67,6 +106,10 @@ impl Index {
                 .map(|ends| ends.push(end))
                 .unwrap_or_default(),
             Self::Headers(headers) => headers.insert(&binding.arguments, end),
+            Self::Single(single) => {
+                single.insert(binding, end, name, age);
+                0
+            }
         }
     }
 
@@ -93,18 +136,28 @@ impl Index {
                 moved
             }
             Self::Headers(headers) => headers.remove(&binding.arguments, number, place),
+            Self::Single(single) => {
+                single.remove(binding, number);
+                None
+            }
         }
     }
 
-    /// Calls `found` for every binding that takes the message, for some more than once. The
-    /// default exchange has none; the walk asks for its queues by name.
+    /// Calls `found` for every binding that takes the message and leads to a living point, for
+    /// some more than once. The default exchange has none; the walk asks for its queues by name.
     pub(crate) fn matches(
         &self,
         keys: &RoutingKeys<'_>,
-        headers: Fields<'_>,
+        properties: &Properties<'_>,
+        living: Living<'_>,
         scratch: &mut Scratch,
         mut found: impl FnMut(End),
     ) {
+        let mut found = |end: End| {
+            if living.has(end.point) {
+                found(end);
+            }
+        };
         match self {
             Self::Default => {}
             Self::Direct(by_key) => {
@@ -122,7 +175,26 @@ impl Index {
                     });
                 }
             }
-            Self::Headers(index) => index.matches(headers, &mut scratch.headers, found),
+            Self::Headers(index) => {
+                let headers = properties.header_fields();
+                index.matches(headers, &mut scratch.headers, found);
+            }
+            Self::Single(single) => {
+                let chosen = single.choose(keys, properties, living, &mut scratch.single);
+                chosen.into_iter().for_each(found);
+            }
+        }
+    }
+
+    /// The place of a binding among those to the same destination, where it says something.
+    pub(crate) fn rank(&self, binding: &Binding, number: usize) -> usize {
+        match self {
+            Self::Single(single) => single.rank(binding, number),
+            Self::Default
+            | Self::Direct(_)
+            | Self::Fanout(_)
+            | Self::Topic(_)
+            | Self::Headers(_) => 0,
         }
     }
 
@@ -144,6 +216,10 @@ impl Index {
                 headers.check_invariants(bindings.iter().map(|(binding, ..)| &binding.arguments));
                 bindings.len()
             }
+            Self::Single(single) => {
+                single.check_invariants();
+                bindings.len()
+            }
         };
         assert_eq!(held, bindings.len(), "an index holds its bindings only");
         for (binding, end, place) in bindings {
@@ -159,6 +235,7 @@ impl Index {
             Self::Fanout(ends) => at_place(ends),
             Self::Topic(trie) => trie.find(binding.key.as_bytes()).is_some_and(at_place),
             Self::Headers(headers) => headers.holds(&binding.arguments, end, place),
+            Self::Single(single) => single.holds(binding, end),
         }
     }
 }

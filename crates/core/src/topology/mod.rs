@@ -12,25 +12,30 @@
 
 mod canonical;
 mod carbon_copy;
+mod chance;
 mod criteria;
 mod dense;
 mod headers;
 mod index;
 mod invariants;
 mod marks;
+mod placement;
 mod point;
+mod single;
 mod slab;
 mod subset;
 mod term;
 mod trie;
 mod walk;
+mod weight;
 
 #[cfg(test)]
 mod tests;
 
 pub use carbon_copy::{RoutingKeys, strip_bcc};
-pub use criteria::check_binding;
-pub use walk::{Routed, Targets};
+pub use criteria::{check_binding, check_exchange};
+pub(crate) use term::Term;
+pub use walk::{Grounds, Routed, Targets};
 
 use bytes::Bytes;
 use menzil_model::fact::{Binding, Destination, ExchangeDefinition};
@@ -55,6 +60,8 @@ pub struct Topology {
     arguments_bytes: u64,
     /// Changes that may have changed a way.
     generation: u64,
+    /// Bindings there ever were.
+    ages: u64,
 }
 
 /// A binding and where it stands.
@@ -71,6 +78,8 @@ struct Record {
     incoming: usize,
     /// Place in the source's index, while the binding acts.
     index: Option<usize>,
+    /// Older bindings have lower ones.
+    age: u64,
 }
 
 impl Topology {
@@ -161,7 +170,9 @@ impl Topology {
             outgoing: 0,
             incoming: 0,
             index: None,
+            age: self.ages,
         });
+        self.ages += 1;
         self.binding_numbers.insert(binding, number);
         if let (Some(point), Some(record)) =
             (self.points.get_mut(source), self.bindings.get_mut(number))
@@ -206,6 +217,22 @@ impl Topology {
     pub fn has_bindings_from(&self, id: ExchangeId) -> bool {
         self.point(Destination::Exchange(id))
             .is_some_and(|point| !point.outgoing.is_empty())
+    }
+
+    /// The bindings that begin at the exchange, each with its place among those to the same
+    /// destination: where that says something, it is the order in which they are to be bound
+    /// again.
+    pub fn ranked_bindings_from(&self, id: ExchangeId) -> impl Iterator<Item = (usize, &Binding)> {
+        let point = self.point(Destination::Exchange(id));
+        let pairs = point.into_iter().flat_map(|point| {
+            let exchange = point.exchange();
+            (point.outgoing.iter()).map(move |number| (exchange, number))
+        });
+        pairs.filter_map(|(exchange, number)| {
+            let binding = self.binding(number)?;
+            let rank = exchange.map_or(0, |exchange| exchange.index.rank(binding, number));
+            Some((rank, binding))
+        })
     }
 
     /// The bindings that begin at the exchange.
@@ -256,9 +283,16 @@ impl Topology {
             point: record.target,
             destination: target.destination,
         };
+        let Some(name) = target.name().cloned() else {
+            return;
+        };
         let source = self.points.get_mut(record.source);
         if let Some(exchange) = source.and_then(Point::exchange_mut) {
-            record.index = Some(exchange.index.insert(&record.binding, end));
+            record.index = Some(
+                exchange
+                    .index
+                    .insert(&record.binding, end, (&name, record.age)),
+            );
         }
     }
 

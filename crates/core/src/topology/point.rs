@@ -1,10 +1,11 @@
 //! A queue or exchange as the topology sees it: a place where bindings begin and end.
 
-use menzil_model::fact::{Destination, ExchangeDefinition};
-use menzil_model::{Name, Value};
+use menzil_model::fact::{Destination, ExchangeDefinition, ExchangeKind};
+use menzil_model::{Name, QueueId, StorePurpose, Value};
 
 use super::dense::Dense;
 use super::index::Index;
+use crate::store::Retention;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct Exchange {
     pub(crate) index: Index,
     /// The argument `alternate-exchange`.
     pub(crate) alternate: Option<Name>,
+    /// Where it keeps what passes.
+    pub(crate) store: Option<QueueId>,
 }
 
 impl Point {
@@ -56,6 +59,15 @@ impl Point {
         !self.is_declared() && self.outgoing.is_empty() && self.incoming.is_empty()
     }
 
+    /// Its name, once it is declared.
+    pub(crate) fn name(&self) -> Option<&Name> {
+        match &self.role {
+            Role::Undeclared => None,
+            Role::Queue(name) => Some(name),
+            Role::Exchange(exchange) => Some(&exchange.definition.name),
+        }
+    }
+
     pub(crate) fn exchange(&self) -> Option<&Exchange> {
         match &self.role {
             Role::Exchange(exchange) => Some(exchange),
@@ -72,16 +84,24 @@ impl Point {
 }
 
 impl Exchange {
+    /// Whether what it keeps is its recent history.
+    pub(crate) fn has_history(&self) -> bool {
+        self.definition.kind == ExchangeKind::RecentHistory
+    }
+
     pub(crate) fn new(definition: ExchangeDefinition) -> Self {
-        let index = Index::new(definition.kind, &definition.name);
+        let index = Index::new(&definition);
         let alternate = match definition.arguments.find(b"alternate-exchange") {
             Some(Value::LongString(name)) => Name::new(name),
             _ => None,
         };
+        let store = Retention::of(&definition)
+            .map(|_| QueueId::store_of(definition.id, StorePurpose::Retention));
         Self {
             definition,
             index,
             alternate,
+            store,
         }
     }
 }

@@ -6,12 +6,12 @@
 //! exchange counts, whatever becomes of the message there.
 
 use menzil_model::fact::Destination;
-use menzil_model::table::Fields;
-use menzil_model::{ExchangeId, QueueId};
+use menzil_model::{ExchangeId, Properties, QueueId, Value};
 
 use super::Topology;
 use super::carbon_copy::RoutingKeys;
-use super::index::{End, Index, Scratch};
+use super::chance::Chance;
+use super::index::{End, Index, Living, Scratch};
 use super::marks::Marks;
 use super::point::Exchange;
 
@@ -23,6 +23,17 @@ pub enum Routed {
     Somewhere,
     /// None: it is dropped, or returned if mandatory.
     Nowhere,
+}
+
+/// What the way of a message depends on, beside the topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grounds {
+    /// Its exchange, routing keys and headers.
+    Keys,
+    /// Its other properties too.
+    Properties,
+    /// Chance: the next one like it may go elsewhere.
+    Chance,
 }
 
 /// Where a message goes, and the room that finding it out needs. Kept by the caller between
@@ -39,6 +50,8 @@ struct Reached {
     /// Numbers of the points that were reached.
     marks: Marks,
     queues: Vec<QueueId>,
+    /// Stores of the exchanges that it passed, each once.
+    stores: Vec<QueueId>,
     /// Numbers of the exchanges, in the order first reached.
     exchanges: Vec<usize>,
 }
@@ -54,6 +67,26 @@ impl Targets {
         &self.reached.queues
     }
 
+    /// The stores of exchanges that are to keep the last message.
+    pub fn stores(&self) -> &[QueueId] {
+        &self.reached.stores
+    }
+
+    /// Lets what goes by chance go by other numbers than another's.
+    pub fn seed(&mut self, seed: u64) {
+        self.scratch.single.chance = Chance::from(seed);
+    }
+
+    /// What the way of the last message depends on beside the topology.
+    pub fn grounds(&self) -> Grounds {
+        let scratch = &self.scratch.single;
+        match (scratch.by_chance, scratch.by_properties) {
+            (true, _) => Grounds::Chance,
+            (false, true) => Grounds::Properties,
+            (false, false) => Grounds::Keys,
+        }
+    }
+
     /// How many bindings and nodes of topic and headers exchanges were looked at, over all
     /// messages.
     pub fn visits(&self) -> u64 {
@@ -65,6 +98,7 @@ impl Reached {
     fn clear(&mut self) {
         self.marks.clear();
         self.queues.clear();
+        self.stores.clear();
         self.exchanges.clear();
     }
 
@@ -79,27 +113,28 @@ impl Reached {
 }
 
 impl Topology {
-    /// Finds the queues of a message published to an exchange. `headers` is the content of its
-    /// headers table; its `BCC` is not looked at.
+    /// Finds the queues of a message published to an exchange. The `BCC` of its headers is not
+    /// looked at.
     pub fn route(
         &self,
         from: ExchangeId,
         keys: &RoutingKeys<'_>,
-        headers: Option<&[u8]>,
+        properties: &Properties<'_>,
         targets: &mut Targets,
     ) -> Routed {
         let Targets { reached, scratch } = targets;
         reached.clear();
+        scratch.single.by_chance = false;
+        scratch.single.by_properties = false;
         let start = Destination::Exchange(from);
         if let Some(point) = self.numbers.get(&start) {
             reached.add(*point, start);
         }
-        let headers = Fields::of(headers.unwrap_or_default());
         let mut next = 0;
         while let Some(point) = reached.exchanges.get(next).copied() {
             next += 1;
             if let Some(exchange) = self.points.get(point).and_then(|point| point.exchange()) {
-                self.leave(exchange, keys, headers, reached, scratch);
+                self.leave(exchange, keys, properties, reached, scratch);
             }
         }
         if reached.queues.is_empty() {
@@ -114,10 +149,15 @@ impl Topology {
         &self,
         exchange: &Exchange,
         keys: &RoutingKeys<'_>,
-        headers: Fields<'_>,
+        properties: &Properties<'_>,
         reached: &mut Reached,
         scratch: &mut Scratch,
     ) {
+        if let Some(store) = exchange.store
+            && !(exchange.has_history() && is_not_for_history(properties))
+        {
+            reached.stores.push(store);
+        }
         let mut any = false;
         if matches!(exchange.index, Index::Default) {
             for key in keys.iter() {
@@ -127,7 +167,9 @@ impl Topology {
                 }
             }
         } else {
-            exchange.index.matches(keys, headers, scratch, |end: End| {
+            let living = self.living();
+            let index = &exchange.index;
+            index.matches(keys, properties, living, scratch, |end: End| {
                 any = true;
                 reached.add(end.point, end.destination);
             });
@@ -140,9 +182,26 @@ impl Topology {
         }
     }
 
+    /// Where bindings may lead.
+    #[expect(
+        clippy::unused_self,
+        reason = "what is deleted is cleared away at once, still"
+    )]
+    fn living(&self) -> Living<'_> {
+        Living::EVERYTHING
+    }
+
     fn add_point(&self, number: usize, reached: &mut Reached) {
         if let Some(point) = self.points.get(number) {
             reached.add(number, point.destination);
         }
     }
 }
+
+/// The message asks recent history not to keep it.
+fn is_not_for_history(properties: &Properties<'_>) -> bool {
+    let mut headers = properties.header_fields();
+    headers.any(|(name, value)| name == NO_STORE && matches!(value, Value::Bool(true)))
+}
+
+const NO_STORE: &[u8] = b"x-recent-history-no-store";

@@ -17,6 +17,7 @@ enum Step {
         expires: Option<u8>,
     },
     Fanout {
+        exchange: u8,
         persistent: bool,
     },
     Consume {
@@ -67,7 +68,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (queue.clone(), any::<bool>(), 0..40_u8, prop::option::of(0..20_u8)).prop_map(
             |(queue, persistent, size, expires)| Step::Publish { queue, persistent, size, expires }
         ),
-        3 => any::<bool>().prop_map(|persistent| Step::Fanout { persistent }),
+        4 => (0..3_u8, any::<bool>())
+            .prop_map(|(exchange, persistent)| Step::Fanout { exchange, persistent }),
         3 => (channel.clone(), queue.clone(), 0..4_u16).prop_map(
             |(channel, queue, prefetch)| Step::Consume { channel, queue, prefetch }
         ),
@@ -132,6 +134,15 @@ fn declare_all(world: &mut World) {
     for queue in 0..5 {
         world.bind(&queue_name(queue), "amq.fanout", "");
     }
+    let retain = [
+        ("x-retain-messages", Value::I32(5)),
+        ("x-retain-age", Value::I32(40)),
+    ];
+    world.declare_exchange("kept", "fanout", limits(&retain));
+    world.bind("q3", "kept", "");
+    let length = ("x-recent-history-length", Value::I32(3));
+    world.declare_exchange("history", "x-recent-history", limits(&[length]));
+    world.bind("q0", "history", "");
     for channel in 2..4 {
         world.open(key(1, channel));
     }
@@ -154,9 +165,13 @@ fn run(world: &mut World, step: &Step, count: &mut u64) {
             let to = queue_name(queue);
             world.publish_as("", &to, &body, false, mode, expiration.as_deref());
         }
-        Step::Fanout { persistent } => {
+        Step::Fanout {
+            exchange,
+            persistent,
+        } => {
             let mode = Some(if persistent { 2 } else { 1 });
-            world.publish_as("amq.fanout", "", &count.to_string(), false, mode, None);
+            let exchange = ["amq.fanout", "kept", "history"][usize::from(exchange)];
+            world.publish_as(exchange, "", &count.to_string(), false, mode, None);
         }
         Step::Consume {
             channel,

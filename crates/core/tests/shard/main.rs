@@ -9,9 +9,11 @@
 )]
 
 mod consumers;
+mod hashes;
 mod history;
 mod outcomes;
 mod queues;
 mod runs;
+mod stores;
 mod support;
 mod twin;

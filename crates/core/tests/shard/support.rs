@@ -74,6 +74,13 @@ impl Log for Records {
         *references -= count;
     }
 
+    fn retain_run(&mut self, first: u64, count: u64) {
+        for references in &mut self.references[first as usize - 1..][..count as usize] {
+            assert!(*references > 0, "retained after the last release");
+            *references += 1;
+        }
+    }
+
     fn has_room(&self, _bytes: u64) -> bool {
         !self.full
     }
@@ -275,6 +282,18 @@ impl World {
         all
     }
 
+    /// As [`World::restart`], from a checkpoint of the moment.
+    pub(crate) fn restart_from_checkpoint(&mut self) {
+        let mut shard = Shard::new(self.settings.clone());
+        let mut apply = |fact: &Fact| {
+            let mut bytes = Vec::new();
+            fact.encode(&mut bytes);
+            shard.apply(0, Fact::decode(&bytes, Content::Skip).unwrap());
+        };
+        self.shard.freeze().write(&mut apply);
+        self.take_over(shard);
+    }
+
     /// kill -9 after everything appended so far was synced.
     pub(crate) fn restart(&mut self) {
         let mut shard = Shard::new(self.settings.clone());
@@ -282,6 +301,10 @@ impl World {
             let fact = Fact::decode(record, Content::Skip).unwrap();
             shard.apply(at as u64 + 1, fact);
         }
+        self.take_over(shard);
+    }
+
+    fn take_over(&mut self, mut shard: Shard) {
         self.log.references = references_of(&shard, self.log.records.len());
         shard.start(self.now, &name("/"), &mut self.log);
         shard.check_invariants();
@@ -378,6 +401,17 @@ impl World {
             expiration: expiration.map(str::as_bytes),
             ..Properties::default()
         };
+        self.publish_with(exchange, routing_key, body, mandatory, &properties)
+    }
+
+    pub(crate) fn publish_with(
+        &mut self,
+        exchange: &str,
+        routing_key: &str,
+        body: &str,
+        mandatory: bool,
+        properties: &Properties<'_>,
+    ) -> Vec<Seen> {
         let mut bytes = Vec::new();
         properties.write(&mut bytes);
         let chunk = self.settings.chunk_bytes;

@@ -35,6 +35,14 @@ fn release(first: u64, records: u64) -> Release {
         first,
         records,
         count: 1,
+        way: Way::Down,
+    }
+}
+
+fn retain(first: u64, records: u64) -> Release {
+    Release {
+        way: Way::Up,
+        ..release(first, records)
     }
 }
 
@@ -102,4 +110,29 @@ fn needs_are_counted_where_the_record_is_and_once() {
         .collect();
     assert_eq!(live, [3, 1, 2]);
     assert_eq!(directory.release(&[release(2, 2), release(5, 4)]), 0);
+}
+
+#[test]
+fn what_is_retained_counts_where_it_is_counted_and_in_the_order_of_telling() {
+    let mut directory = Directory::default();
+    let batch = run(1..11, 1);
+    directory.commit(&segment(4), [(SHARD, &batch)].into_iter(), 1, 0, 1024);
+    directory.seal(4);
+    let mut cold = Run::default();
+    cold.push_cold(3, 512, 64, 0);
+    directory.add(segment(5), contents(cold), Kind::Cold);
+    directory.take_over(5);
+    let told = [retain(1, 10), release(1, 10)];
+    assert_eq!(directory.release(&told), 0);
+    let live = |directory: &Directory<()>| {
+        let uses = directory.uses();
+        uses.iter()
+            .map(|usage| usage.live_records)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(live(&directory), [9, 1], "an evacuated one stays there");
+    assert_eq!(directory.release(&[release(1, 10)]), 0);
+    assert_eq!(live(&directory), [0, 0]);
+    assert_eq!(directory.release(&[retain(3, 1), retain(20, 1)]), 2);
+    assert_eq!(live(&directory), [0, 0], "what is gone does not come back");
 }

@@ -4,9 +4,9 @@
 
 use std::fmt::Write as _;
 
-use menzil_model::fact::{Binding, Content, Destination, Entries, Extent, Ranges, Why};
+use menzil_model::fact::{Binding, Content, Destination, Entries, Extent, Packed, Ranges, Why};
 use menzil_model::table::{Fields, Value};
-use menzil_model::{Class, Escaped, Fact, Table};
+use menzil_model::{Class, Escaped, Fact, QueueId, Table};
 
 /// The word for a class.
 pub(crate) fn class_word(class: Class) -> &'static str {
@@ -88,14 +88,17 @@ pub(crate) fn describe(fact: &Fact) -> String {
         Fact::QueueState { queue, next, below } => {
             format!("QueueState queue={queue} next={next} below={below}")
         }
-        Fact::Page { queue, entries } => {
-            let summary = entries.summary();
-            format!(
-                "Page queue={queue} entries={} sequences={}..{} body-bytes={}",
-                summary.count, summary.first, summary.last, summary.body_bytes
-            )
-        }
+        Fact::Page { queue, entries } => format!("Page {}", packed(*queue, entries)),
+        Fact::Copied { queue, entries } => format!("Copied {}", packed(*queue, entries)),
     }
+}
+
+fn packed(queue: QueueId, entries: &Packed) -> String {
+    let summary = entries.summary();
+    format!(
+        "queue={queue} entries={} sequences={}..{} body-bytes={}",
+        summary.count, summary.first, summary.last, summary.body_bytes
+    )
 }
 
 fn flag(set: bool, word: &'static str) -> &'static str {

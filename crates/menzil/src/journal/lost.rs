@@ -44,6 +44,7 @@ impl Names {
             | Fact::Delivering { .. }
             | Fact::Numbering { .. }
             | Fact::QueueState { .. }
+            | Fact::Copied { .. }
             | Fact::Page { .. } => {}
         }
     }
@@ -105,6 +106,7 @@ impl Ids {
             Fact::Settled { queue, .. }
             | Fact::Delivering { queue, .. }
             | Fact::QueueState { queue, .. }
+            | Fact::Copied { queue, .. }
             | Fact::Page { queue, .. }
             | Fact::QueueDeleted { id: queue } => {
                 self.queues.insert(*queue);

@@ -124,6 +124,10 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
             Fact::Group(facts)
         }
         tag::GROUP => return Err(FactError::Invalid("group inside a group")),
+        tag::COPIED => {
+            let (queue, entries) = decode_packed(&mut reader)?;
+            Fact::Copied { queue, entries }
+        }
         tag::NUMBERING => Fact::Numbering {
             exchange: reader.varint()?,
             queue: reader.varint()?,
@@ -134,8 +138,7 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
             below: Sequence(reader.varint()?),
         },
         tag::PAGE => {
-            let queue = QueueId(reader.varint()?);
-            let (entries, _) = Packed::read(reader.bytes(reader.rest().len())?)?;
+            let (queue, entries) = decode_packed(&mut reader)?;
             Fact::Page { queue, entries }
         }
         other => return Err(FactError::UnknownTag(other)),
@@ -145,6 +148,12 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
     } else {
         Err(FactError::Trailing)
     }
+}
+
+fn decode_packed(reader: &mut Reader<'_>) -> Result<(QueueId, Packed), FactError> {
+    let queue = QueueId(reader.varint()?);
+    let (entries, _) = Packed::read(reader.bytes(reader.rest().len())?)?;
+    Ok((queue, entries))
 }
 
 fn length(reader: &mut Reader<'_>) -> Result<usize, FactError> {

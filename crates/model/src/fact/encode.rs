@@ -1,11 +1,11 @@
 //! Facts as bytes. The layout of each stands in its function, in the order of writing.
 
 use super::{
-    Binding, Destination, Entries, ExchangeDefinition, Extent, FORMAT_VERSION, Fact, Published,
-    PublishedRef, QueueDefinition, Ranges, tag,
+    Binding, Destination, Entries, ExchangeDefinition, Extent, FORMAT_VERSION, Fact, Packed,
+    Published, PublishedRef, QueueDefinition, Ranges, tag,
 };
-use crate::Message;
 use crate::wire::Writer;
+use crate::{Message, QueueId};
 use std::sync::Arc;
 
 impl Fact {
@@ -75,6 +75,10 @@ impl Fact {
                     out.put(&one);
                 }
             }
+            Self::Copied { queue, entries } => {
+                out.put_u8(tag::COPIED);
+                encode_packed(*queue, entries, out);
+            }
             Self::Numbering { exchange, queue } => {
                 out.put_u8(tag::NUMBERING);
                 out.put_varint(*exchange);
@@ -88,11 +92,15 @@ impl Fact {
             }
             Self::Page { queue, entries } => {
                 out.put_u8(tag::PAGE);
-                out.put_varint(queue.0);
-                out.put(entries.as_bytes());
+                encode_packed(*queue, entries, out);
             }
         }
     }
+}
+
+fn encode_packed(queue: QueueId, entries: &Packed, out: &mut Vec<u8>) {
+    out.put_varint(queue.0);
+    out.put(entries.as_bytes());
 }
 
 fn encode_exchange(exchange: &ExchangeDefinition, out: &mut Vec<u8>) {

@@ -46,9 +46,32 @@ pub enum ExchangeKind {
     Topic = 3,
     /// Header names and values.
     Headers = 4,
+    /// One destination, by a hash of the message and by weights.
+    ConsistentHash = 5,
+    /// One destination, by a hash of the routing keys and by their number.
+    ModulusHash = 6,
+    /// One destination by chance.
+    Random = 7,
+    /// One queue of this node by chance.
+    LocalRandom = 8,
+    /// Every binding, and to each new one what passed of late.
+    RecentHistory = 9,
 }
 
 impl ExchangeKind {
+    /// Every kind.
+    pub const ALL: [Self; 9] = [
+        Self::Direct,
+        Self::Fanout,
+        Self::Topic,
+        Self::Headers,
+        Self::ConsistentHash,
+        Self::ModulusHash,
+        Self::Random,
+        Self::LocalRandom,
+        Self::RecentHistory,
+    ];
+
     /// The kind of that type name, as in `exchange.declare`.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Some(match name {
@@ -56,6 +79,11 @@ impl ExchangeKind {
             b"fanout" => Self::Fanout,
             b"topic" => Self::Topic,
             b"headers" => Self::Headers,
+            b"x-consistent-hash" => Self::ConsistentHash,
+            b"x-modulus-hash" => Self::ModulusHash,
+            b"x-random" => Self::Random,
+            b"x-local-random" => Self::LocalRandom,
+            b"x-recent-history" => Self::RecentHistory,
             _ => return None,
         })
     }
@@ -67,13 +95,16 @@ impl ExchangeKind {
             Self::Fanout => "fanout",
             Self::Topic => "topic",
             Self::Headers => "headers",
+            Self::ConsistentHash => "x-consistent-hash",
+            Self::ModulusHash => "x-modulus-hash",
+            Self::Random => "x-random",
+            Self::LocalRandom => "x-local-random",
+            Self::RecentHistory => "x-recent-history",
         }
     }
 
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Direct, Self::Fanout, Self::Topic, Self::Headers]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -303,6 +334,13 @@ pub enum Fact {
         /// The first sequence that was certainly not delivered.
         below: Sequence,
     },
+    /// Messages that earlier records hold entered a queue: entries by reference, no content.
+    Copied {
+        /// Which queue.
+        queue: QueueId,
+        /// The entries.
+        entries: Packed,
+    },
     /// Facts that hold together or not at all.
     Group(Vec<Self>),
     /// Checkpoint: the next ids to give out.
@@ -340,6 +378,14 @@ pub enum Content {
 }
 
 impl Fact {
+    /// The facts of a group, or else the fact alone.
+    pub fn parts(&self) -> &[Self] {
+        if let Self::Group(facts) = self {
+            return facts;
+        }
+        std::slice::from_ref(self)
+    }
+
     /// What a damaged record of it would mean.
     pub fn class(&self) -> Class {
         match self {
@@ -356,6 +402,7 @@ impl Fact {
             | Self::Published(_)
             | Self::Settled { .. }
             | Self::Delivering { .. }
+            | Self::Copied { .. }
             | Self::Page { .. } => Class::Message,
             Self::Group(facts) => facts
                 .iter()

@@ -12,6 +12,7 @@ pub(super) const PUBLISHED: u8 = 17;
 pub(super) const SETTLED: u8 = 18;
 pub(super) const DELIVERING: u8 = 19;
 pub(super) const GROUP: u8 = 20;
+pub(super) const COPIED: u8 = 22;
 pub(super) const NUMBERING: u8 = 32;
 pub(super) const QUEUE_STATE: u8 = 33;
 // 34 was a message that queues still hold, in format version 1.

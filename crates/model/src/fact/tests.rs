@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::TableBuilder;
-use crate::Value;
+use crate::{StorePurpose, Value};
 use proptest::prelude::*;
 use smallvec::smallvec;
 
@@ -121,6 +121,10 @@ fn samples() -> Vec<Fact> {
         },
         Fact::Page {
             queue: QueueId(9),
+            entries: page(),
+        },
+        Fact::Copied {
+            queue: QueueId::store_of(ExchangeId(3), StorePurpose::Retention),
             entries: page(),
         },
     ]

@@ -2,7 +2,7 @@
 
 use menzil_model::table::{read_value, write_value};
 use menzil_model::wire::{Reader, Writer};
-use menzil_model::{Properties, TableBuilder, Value};
+use menzil_model::{TableBuilder, Value};
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn copied(topology: &Topology, from: u64, key: &str, cc: &[&str], bcc: &[&str]) 
     };
     let keys = RoutingKeys::new(key.as_bytes(), &properties).unwrap();
     let mut targets = Targets::new();
-    let _ = topology.route(ExchangeId(from), &keys, properties.headers, &mut targets);
+    let _ = topology.route(ExchangeId(from), &keys, &properties, &mut targets);
     targets.queues().iter().map(|queue| queue.0).collect()
 }
 

@@ -19,8 +19,8 @@ fn headers_visits(bindings: impl Iterator<Item = Table>, message: &Table) -> u64
     }
     let mut targets = Targets::new();
     let keys = RoutingKeys::one(b"");
-    let headers = Some(message.as_bytes());
-    let routed = topology.route(ExchangeId(1), &keys, headers, &mut targets);
+    let properties = with_headers(Some(message));
+    let routed = topology.route(ExchangeId(1), &keys, &properties, &mut targets);
     assert_eq!(routed, Routed::Somewhere);
     assert_eq!(targets.queues(), [QueueId(0)]);
     targets.visits()
@@ -87,7 +87,7 @@ fn a_topic_exchange_with_many_wildcards_is_bounded_through_the_whole_route() {
     let key = vec!["a"; 127].join(".");
     let keys = RoutingKeys::one(key.as_bytes());
     let mut targets = Targets::new();
-    let routed = topology.route(ExchangeId(1), &keys, None, &mut targets);
+    let routed = topology.route(ExchangeId(1), &keys, &Properties::default(), &mut targets);
     assert_eq!(routed, Routed::Nowhere);
     assert!(targets.visits() <= 127 * 123, "{}", targets.visits());
 }

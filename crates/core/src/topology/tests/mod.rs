@@ -4,10 +4,11 @@ mod alternate;
 mod cases;
 mod cost;
 mod naive;
+mod single;
 mod twin;
 
 use menzil_model::fact::{Binding, Destination, ExchangeDefinition, ExchangeKind};
-use menzil_model::{ExchangeId, Name, QueueId, Table};
+use menzil_model::{ExchangeId, Name, Properties, QueueId, Table};
 
 use super::{Routed, RoutingKeys, Targets, Topology};
 
@@ -41,12 +42,19 @@ fn to_exchange(source: u64, destination: u64, key: &str) -> Binding {
     }
 }
 
+fn with_headers(headers: Option<&Table>) -> Properties<'_> {
+    Properties {
+        headers: headers.map(Table::as_bytes),
+        ..Properties::default()
+    }
+}
+
 /// The ids of the queues that a message reaches, in order of id.
 fn reached(topology: &Topology, from: u64, key: &str, headers: Option<&Table>) -> Vec<u64> {
     let mut targets = Targets::new();
     let keys = RoutingKeys::one(key.as_bytes());
-    let headers = headers.map(Table::as_bytes);
-    let routed = topology.route(ExchangeId(from), &keys, headers, &mut targets);
+    let properties = with_headers(headers);
+    let routed = topology.route(ExchangeId(from), &keys, &properties, &mut targets);
     assert_eq!(routed == Routed::Nowhere, targets.queues().is_empty());
     let mut queues: Vec<u64> = targets.queues().iter().map(|queue| queue.0).collect();
     queues.sort_unstable();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use menzil_model::Value;
 use menzil_model::table::Fields;
+use twox_hash::XxHash3_64;
 
 use super::*;
 
@@ -92,21 +93,111 @@ impl Naive {
         }
         let takes = |binding: &&Binding| match exchange.kind {
             ExchangeKind::Direct => keys.contains(&binding.key.as_bytes()),
-            ExchangeKind::Fanout => true,
             ExchangeKind::Topic => keys
                 .iter()
                 .any(|key| topic(&words(binding.key.as_bytes()), &words(key))),
             ExchangeKind::Headers => fits(&binding.arguments, headers),
+            ExchangeKind::Fanout
+            | ExchangeKind::RecentHistory
+            | ExchangeKind::ConsistentHash
+            | ExchangeKind::ModulusHash
+            | ExchangeKind::Random
+            | ExchangeKind::LocalRandom => true,
         };
         let from_here = self.bindings.iter().filter(|b| b.source == exchange.id);
-        from_here
+        let taking: Vec<&Binding> = from_here
             .filter(|binding| match binding.destination {
                 Destination::Queue(queue) => self.queues.contains_key(&queue),
                 Destination::Exchange(exchange) => self.exchanges.contains_key(&exchange),
             })
             .filter(takes)
-            .map(|binding| binding.destination)
-            .collect()
+            .collect();
+        match exchange.kind {
+            ExchangeKind::ConsistentHash => {
+                let on = exchange.arguments.find(b"hash-header");
+                let key = on.map_or(Some(keys[0]), |_| text_of(headers, b"h"));
+                self.by_weight(&taking, key).into_iter().collect()
+            }
+            ExchangeKind::ModulusHash => self.by_number(&taking, keys).into_iter().collect(),
+            ExchangeKind::Direct
+            | ExchangeKind::Fanout
+            | ExchangeKind::Topic
+            | ExchangeKind::Headers
+            | ExchangeKind::RecentHistory
+            | ExchangeKind::Random
+            | ExchangeKind::LocalRandom => taking.iter().map(|b| b.destination).collect(),
+        }
+    }
+
+    fn name(&self, destination: Destination) -> &[u8] {
+        match destination {
+            Destination::Queue(queue) => self.queues[&queue].as_bytes(),
+            Destination::Exchange(exchange) => self.exchanges[&exchange].name.as_bytes(),
+        }
+    }
+
+    /// The article of weighted rendezvous hashing with a logarithm: of `-ln(u) / w` the least.
+    fn by_weight(&self, bindings: &[&Binding], key: Option<&[u8]>) -> Option<Destination> {
+        let mut seen = BTreeSet::new();
+        let mut best: Option<(f64, Destination)> = None;
+        for binding in bindings {
+            let digits = std::str::from_utf8(binding.key.as_bytes()).unwrap();
+            let Ok(weight @ 1..=10_000) = digits.parse::<u16>() else {
+                continue;
+            };
+            if !seen.insert(binding.destination) {
+                continue;
+            }
+            let seed = match binding.destination {
+                Destination::Queue(_) => 0x6d65_6e7a_696c_0002,
+                Destination::Exchange(_) => 0x6d65_6e7a_696c_0003,
+            };
+            let name = self.name(binding.destination);
+            let mut bits = XxHash3_64::oneshot_with_seed(seed, name);
+            if let Some(key) = key {
+                bits ^= XxHash3_64::oneshot_with_seed(0x6d65_6e7a_696c_0001, key);
+            }
+            bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            bits ^= bits >> 31;
+            #[expect(clippy::cast_precision_loss, reason = "53 bits tell two draws apart")]
+            let score = -(bits as f64 / 2_f64.powi(64)).ln() / f64::from(weight);
+            if best.is_none_or(|(least, _)| score < least) {
+                best = Some((score, binding.destination));
+            }
+        }
+        best.map(|(_, destination)| destination)
+    }
+
+    fn by_number(&self, bindings: &[&Binding], keys: &[&[u8]]) -> Option<Destination> {
+        let named = bindings.iter().map(|binding| {
+            let is_exchange = matches!(binding.destination, Destination::Exchange(_));
+            (
+                is_exchange,
+                self.name(binding.destination),
+                binding.destination,
+            )
+        });
+        let sorted: BTreeSet<_> = named.collect();
+        let mut seed = 0x6d65_6e7a_696c_0001;
+        for key in keys {
+            seed = XxHash3_64::oneshot_with_seed(seed, key);
+        }
+        let place = seed.checked_rem(sorted.len() as u64)?;
+        let mut sorted = sorted.into_iter();
+        let found = sorted.nth(usize::try_from(place).unwrap())?;
+        Some(found.2)
+    }
+}
+
+/// The header of that name, if it is a text.
+fn text_of<'a>(headers: &'a Table, name: &[u8]) -> Option<&'a [u8]> {
+    let last = Fields::of(headers.as_bytes())
+        .filter(|(other, _)| *other == name)
+        .last();
+    match last {
+        Some((_, Value::LongString(text))) => Some(text),
+        _ => None,
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use menzil_model::table::read_value;
-use menzil_model::wire::Reader;
+use menzil_model::table::{read_value, write_value};
+use menzil_model::wire::{Reader, Writer};
 use menzil_model::{TableBuilder, Value};
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ struct Publish {
     headers: Table,
 }
 
-const EXCHANGES: [(&str, ExchangeKind); 9] = [
+const EXCHANGES: [(&str, ExchangeKind); 12] = [
     ("", ExchangeKind::Direct),
     ("d1", ExchangeKind::Direct),
     ("d2", ExchangeKind::Direct),
@@ -38,10 +38,13 @@ const EXCHANGES: [(&str, ExchangeKind); 9] = [
     ("t2", ExchangeKind::Topic),
     ("h1", ExchangeKind::Headers),
     ("h2", ExchangeKind::Headers),
+    ("c1", ExchangeKind::ConsistentHash),
+    ("c2", ExchangeKind::ConsistentHash),
+    ("m1", ExchangeKind::ModulusHash),
 ];
 const QUEUES: [&str; 6] = ["a", "b", "a.b", "", "q4", "q5"];
-const KEYS: [&str; 12] = [
-    "", "a", "b", "a.b", "*", "#", "a.*", "#.b", "a.#.b", "*.#", "q4", "a..b",
+const KEYS: [&str; 15] = [
+    "", "a", "b", "a.b", "*", "#", "a.*", "#.b", "a.#.b", "*.#", "q4", "a..b", "1", "2", "300",
 ];
 
 fn id(limit: usize) -> impl Strategy<Value = u64> {
@@ -50,21 +53,23 @@ fn id(limit: usize) -> impl Strategy<Value = u64> {
 
 fn definition() -> impl Strategy<Value = ExchangeDefinition> {
     let alternate = prop::option::of(prop::sample::select(vec![
-        "", "d1", "f1", "t1", "h1", "t2", "missing",
+        "", "d1", "f1", "t1", "h1", "t2", "c1", "m1", "missing",
     ]));
     // What a deleted id was is what it is again: only its argument varies.
     (id(EXCHANGES.len()), alternate).prop_map(|(id, alternate)| {
         let (name, kind) = EXCHANGES[usize::try_from(id).unwrap()];
-        let mut definition = exchange(id, name, kind);
-        if let Some(alternate) = alternate {
-            definition.arguments = TableBuilder::new()
-                .field(
-                    "alternate-exchange",
-                    Value::LongString(alternate.as_bytes()),
-                )
-                .build();
+        let mut arguments = TableBuilder::new();
+        if name == "c2" {
+            arguments = arguments.field("hash-header", Value::LongString(b"h"));
         }
-        definition
+        if let Some(alternate) = alternate {
+            let alternate = Value::LongString(alternate.as_bytes());
+            arguments = arguments.field("alternate-exchange", alternate);
+        }
+        ExchangeDefinition {
+            arguments: arguments.build(),
+            ..exchange(id, name, kind)
+        }
     })
 }
 
@@ -141,10 +146,18 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn publish() -> impl Strategy<Value = Publish> {
     let keys = prop::collection::vec(prop::sample::select(KEYS.to_vec()), 1..4);
-    (id(EXCHANGES.len()), keys, table(false)).prop_map(|(from, keys, headers)| Publish {
-        from: ExchangeId(from),
-        keys,
-        headers,
+    let hashed = prop::option::of(prop::sample::select(KEYS.to_vec()));
+    (id(EXCHANGES.len()), keys, table(false), hashed).prop_map(|(from, keys, headers, hashed)| {
+        let mut with_hashed = headers.as_bytes().to_vec();
+        if let Some(hashed) = hashed {
+            with_hashed.put_short_string(b"h");
+            write_value(&mut with_hashed, Value::LongString(hashed.as_bytes()));
+        }
+        Publish {
+            from: ExchangeId(from),
+            keys,
+            headers: Table::copy_from(&with_hashed).unwrap(),
+        }
     })
 }
 
@@ -176,8 +189,14 @@ fn take(topology: &mut Topology, naive: &mut Naive, step: &Step) {
 
 fn rebuilt(naive: &Naive) -> Topology {
     let mut topology = Topology::default();
-    // Bindings first: the order of facts about different objects does not matter.
-    for binding in naive.bindings.iter().rev() {
+    // Bindings first: the order of facts about different objects does not matter. That of bindings
+    // between the same two does at a consistent hash exchange.
+    let ordered = |binding: &&Binding| {
+        let source = naive.exchanges.get(&binding.source);
+        source.is_some_and(|source| source.kind == ExchangeKind::ConsistentHash)
+    };
+    let in_any_order = naive.bindings.iter().rev().filter(|b| !ordered(b));
+    for binding in in_any_order.chain(naive.bindings.iter().filter(ordered)) {
         topology.bind(binding.clone());
     }
     for definition in naive.exchanges.values() {
@@ -193,8 +212,8 @@ fn rebuilt(naive: &Naive) -> Topology {
 fn routed(topology: &Topology, publish: &Publish, scratch: &mut Targets) -> BTreeSet<QueueId> {
     let keys = publish.keys.iter().map(|key| key.as_bytes());
     let keys = RoutingKeys::of(keys.collect());
-    let headers = Some(publish.headers.as_bytes());
-    let outcome = topology.route(publish.from, &keys, headers, scratch);
+    let properties = with_headers(Some(&publish.headers));
+    let outcome = topology.route(publish.from, &keys, &properties, scratch);
     let queues: BTreeSet<QueueId> = scratch.queues().iter().copied().collect();
     assert_eq!(queues.len(), scratch.queues().len(), "one copy for a queue");
     assert_eq!(outcome == Routed::Nowhere, queues.is_empty());
