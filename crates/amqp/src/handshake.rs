@@ -176,7 +176,7 @@ pub(crate) fn open_refused(error: OpenError, vhost: &Name, user: &Name) -> Viola
 }
 
 /// Exactly what this broker has.
-const CAPABILITIES: [&str; 8] = [
+const CAPABILITIES: [&str; 9] = [
     "publisher_confirms",
     "exchange_exchange_bindings",
     "basic.nack",
@@ -185,6 +185,7 @@ const CAPABILITIES: [&str; 8] = [
     "consumer_priorities",
     "authentication_failure_close",
     "per_consumer_qos",
+    "direct_reply_to",
 ];
 
 #[cfg(test)]

@@ -226,10 +226,21 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
             format!("prefetch_size!=0 ({size})").into_bytes(),
         ),
         Refusal::RecoverWithoutRequeue => (Code::NotImplemented, b"requeue=false".to_vec()),
-        Refusal::DirectReplyTo => failed(
-            "direct reply-to ('amq.rabbitmq.reply-to') is not supported by this broker yet: \
-             declare an exclusive queue for the replies"
-                .to_owned(),
+        Refusal::ReplyConsumerExists => failed("reply consumer already set".to_owned()),
+        Refusal::ReplyConsumerAcknowledges => {
+            failed("reply consumer cannot acknowledge".to_owned())
+        }
+        Refusal::ReplyQueueConsumer(name) => (
+            Code::PreconditionFailed,
+            join(&[b"only creator channel may consume from ", &queue(name)]),
+        ),
+        Refusal::ReplyQueueGet(name) => (
+            Code::NotImplemented,
+            join(&[b"basic.get not supported by volatile ", &queue(name)]),
+        ),
+        Refusal::ReplyQueueBinding => (
+            Code::AccessRefused,
+            b"cannot bind or unbind to a volatile (direct reply-to) queue".to_vec(),
         ),
         Refusal::ConsumerTimeout { channel, timeout } => failed(format!(
             "delivery acknowledgement on channel {} timed out. Timeout value used: {timeout} ms. \
@@ -560,6 +571,31 @@ mod tests {
             (
                 Refusal::RecoverWithoutRequeue,
                 "540 NOT_IMPLEMENTED - requeue=false",
+            ),
+            (
+                Refusal::NoReplyConsumer,
+                "406 PRECONDITION_FAILED - fast reply consumer does not exist",
+            ),
+            (
+                Refusal::ReplyConsumerExists,
+                "406 PRECONDITION_FAILED - reply consumer already set",
+            ),
+            (
+                Refusal::ReplyConsumerAcknowledges,
+                "406 PRECONDITION_FAILED - reply consumer cannot acknowledge",
+            ),
+            (
+                Refusal::ReplyQueueConsumer(Name::from("r")),
+                "406 PRECONDITION_FAILED - only creator channel may consume from queue 'r' in \
+                 vhost '/'",
+            ),
+            (
+                Refusal::ReplyQueueGet(Name::from("r")),
+                "540 NOT_IMPLEMENTED - basic.get not supported by volatile queue 'r' in vhost '/'",
+            ),
+            (
+                Refusal::ReplyQueueBinding,
+                "403 ACCESS_REFUSED - cannot bind or unbind to a volatile (direct reply-to) queue",
             ),
             (
                 Refusal::ConsumerTimeout {

@@ -249,6 +249,9 @@ pub struct QueueBind {
     pub arguments: Table,
 }
 
+/// What a client consumes from to get replies without a queue.
+pub const DIRECT_REPLY_TO: &[u8] = b"amq.rabbitmq.reply-to";
+
 /// `basic.consume`
 #[derive(Clone, Debug)]
 pub struct Consume {
@@ -268,6 +271,9 @@ pub struct Consume {
     pub arguments: Table,
     /// Randomness for a generated tag.
     pub entropy: u128,
+    /// Randomness for the name that direct replies go to, which nobody may guess; wanted only
+    /// where the queue is [`DIRECT_REPLY_TO`].
+    pub reply_entropy: u128,
 }
 
 /// `basic.publish` with its content
@@ -345,12 +351,8 @@ impl PublishRef<'_> {
 
     /// The message as queues hold it. A body up to `inline_bytes_max` lies beside the envelope.
     pub fn message(&self, inline_bytes_max: usize) -> Message {
-        self.message_with(self.properties, inline_bytes_max)
-    }
-
-    /// As [`PublishRef::message`], with other properties.
-    pub(crate) fn message_with(&self, properties: &[u8], inline_bytes_max: usize) -> Message {
         let (exchange, routing_key) = (self.exchange, self.routing_key);
+        let properties = self.properties;
         let parts = match self.body {
             Body::Whole(body) if body.len() <= inline_bytes_max => {
                 return Message::copied(exchange, routing_key, properties, body);

@@ -31,8 +31,8 @@ mod turn;
 mod ways;
 
 pub use command::{
-    Body, ChannelKey, Command, Consume, ExchangeBind, ExchangeDeclare, Publish, PublishRef,
-    QueueBind, QueueDeclare, Rejection, Request,
+    Body, ChannelKey, Command, Consume, DIRECT_REPLY_TO, ExchangeBind, ExchangeDeclare, Publish,
+    PublishRef, QueueBind, QueueDeclare, Rejection, Request,
 };
 pub use counters::Counters;
 pub use effect::{

@@ -200,8 +200,16 @@ pub enum Refusal {
     PrefetchSize(u32),
     /// `requeue=false` of recover is not implemented. Hard.
     RecoverWithoutRequeue,
-    /// Consuming from the pseudo-queue of direct reply-to, which is not built yet.
-    DirectReplyTo,
+    /// The channel has a consumer of direct replies.
+    ReplyConsumerExists,
+    /// A consumer of direct replies wants to acknowledge.
+    ReplyConsumerAcknowledges,
+    /// Nobody but the channel that has it may consume from the name that replies go to.
+    ReplyQueueConsumer(Name),
+    /// `basic.get` from the name that replies go to. Hard.
+    ReplyQueueGet(Name),
+    /// The name that replies go to cannot be bound.
+    ReplyQueueBinding,
     /// A delivery was left unsettled for too long, by a client that does not understand a
     /// consumer's cancellation.
     ConsumerTimeout {
@@ -228,7 +236,10 @@ impl Refusal {
     pub fn is_hard(&self) -> bool {
         matches!(
             self,
-            Self::ConsumerTagInUse(_) | Self::PrefetchSize(_) | Self::RecoverWithoutRequeue
+            Self::ConsumerTagInUse(_)
+                | Self::PrefetchSize(_)
+                | Self::RecoverWithoutRequeue
+                | Self::ReplyQueueGet(_)
         )
     }
 }

@@ -104,6 +104,9 @@ impl Shard {
             connection.channels.remove(&key.channel);
         }
         self.parked.retain(|parked| *parked != key);
+        if let Some(replies) = &channel.replies {
+            self.repliers.remove(&replies.name);
+        }
         let mut out = channel.deliveries.take_all();
         if let Mode::Transaction(transaction) = channel.mode {
             out.extend(transaction.settles.iter().map(|held| held.delivery));

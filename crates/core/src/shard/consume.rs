@@ -3,7 +3,7 @@
 use menzil_model::{Name, QueueId, Sequence};
 
 use super::Shard;
-use crate::command::{ChannelKey, Consume};
+use crate::command::{ChannelKey, Consume, DIRECT_REPLY_TO};
 use crate::consumer::{Consumer, ConsumerId, Taker};
 use crate::effect::{Output, Reply};
 use crate::generated::generated_name;
@@ -12,9 +12,6 @@ use crate::refusal::Refusal;
 use crate::stopwatch::Stopwatch;
 use crate::turn::Turn;
 
-/// What a client of RabbitMQ consumes from to get replies without a queue.
-pub(super) const DIRECT_REPLY_TO: &[u8] = b"amq.rabbitmq.reply-to";
-
 impl Shard {
     pub(super) fn consume(
         &mut self,
@@ -22,8 +19,39 @@ impl Shard {
         key: ChannelKey,
         consume: Consume,
     ) -> Result<(), Refusal> {
+        let Some(channel) = self.channels.get(&key) else {
+            return Ok(());
+        };
+        let queue = self.queue_name(key, &consume.queue)?;
+        let consumer_tag = &consume.consumer_tag;
+        if !consumer_tag.is_empty() && channel.consumers.contains_key(consumer_tag) {
+            return Err(Refusal::ConsumerTagInUse(consumer_tag.clone()));
+        }
+        if channel.consumers.len() >= self.settings.consumers_per_channel_max {
+            let limit = self.settings.consumers_per_channel_max as u64;
+            return Err(Refusal::LimitReached {
+                what: "consumers per channel",
+                limit,
+            });
+        }
+        if queue.as_bytes() == DIRECT_REPLY_TO {
+            return self.consume_replies(turn, key, consume);
+        }
+        if self.wants_replies(&queue) {
+            return Err(Refusal::ReplyQueueConsumer(queue));
+        }
+        self.consume_queue(turn, key, &queue, consume)
+    }
+
+    fn consume_queue(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        queue: &Name,
+        consume: Consume,
+    ) -> Result<(), Refusal> {
         let Consume {
-            queue,
+            queue: _,
             consumer_tag,
             no_ack,
             exclusive,
@@ -34,21 +62,7 @@ impl Shard {
         let Some(channel) = self.channels.get(&key) else {
             return Ok(());
         };
-        let queue = self.queue_name(key, &queue)?;
-        if !consumer_tag.is_empty() && channel.consumers.contains_key(&consumer_tag) {
-            return Err(Refusal::ConsumerTagInUse(consumer_tag));
-        }
-        if queue.as_bytes() == DIRECT_REPLY_TO {
-            return Err(Refusal::DirectReplyTo);
-        }
-        let (id, name) = self.queue_for(key, &queue)?;
-        if channel.consumers.len() >= self.settings.consumers_per_channel_max {
-            let limit = self.settings.consumers_per_channel_max as u64;
-            return Err(Refusal::LimitReached {
-                what: "consumers per channel",
-                limit,
-            });
-        }
+        let (id, name) = self.queue_for(key, queue)?;
         let tag = if consumer_tag.is_empty() {
             generated_name("amq.ctag-", consume.entropy)
         } else {
@@ -124,12 +138,11 @@ impl Shard {
         consumer_tag: Name,
         nowait: bool,
     ) {
-        let consumer = self
-            .channels
-            .get(&key)
-            .and_then(|c| c.consumers.get(&consumer_tag))
-            .copied();
-        if let Some(consumer) = consumer {
+        let channel = self.channels.get(&key);
+        let consumer = channel.and_then(|c| c.consumers.get(&consumer_tag).copied());
+        if !self.cancel_replies(key, &consumer_tag)
+            && let Some(consumer) = consumer
+        {
             self.remove_consumer(turn, consumer);
         }
         turn.reply(

@@ -19,6 +19,9 @@ impl Shard {
         queue: &Name,
         no_ack: bool,
     ) -> Result<(), Refusal> {
+        if self.wants_replies(queue) {
+            return Err(Refusal::ReplyQueueGet(queue.clone()));
+        }
         let (id, name) = self.queue_for(key, queue)?;
         if let Some(queue) = self.queues.get_mut(&id) {
             if queue.is_single_active_quorum() {

@@ -18,6 +18,7 @@ mod get;
 mod pass;
 mod publish;
 mod queue;
+mod reply;
 mod route;
 mod settle;
 mod store;
@@ -29,7 +30,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::hint::black_box;
 use std::sync::Arc;
 
-use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Name, QueueId};
+use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Map, Name, QueueId};
 
 use crate::channel::{Channel, Mode};
 use crate::command::{ChannelKey, Command, PublishRef, Request};
@@ -72,6 +73,9 @@ pub struct ShardSettings {
     /// Bodies up to this size are copied beside their envelope and journaled with it; larger
     /// ones go in chunks of this size.
     pub chunk_bytes: usize,
+    /// Bytes of direct replies that may wait in one connection's outbox beyond those of
+    /// deliveries; what is over is lost.
+    pub reply_bytes_max: u64,
     /// Consumers of one channel.
     pub consumers_per_channel_max: usize,
 }
@@ -86,6 +90,7 @@ impl Default for ShardSettings {
             credit_bytes: 1 << 20,
             transaction_bytes_max: 64 << 20,
             chunk_bytes: 1 << 20,
+            reply_bytes_max: 64 << 20,
             consumers_per_channel_max: 65_535,
         }
     }
@@ -137,6 +142,8 @@ pub struct Shard {
     touched: VecDeque<(QueueId, Place)>,
     /// Stores that messages came to since the last [`Shard::finish`].
     grown: Vec<QueueId>,
+    /// Who gets direct replies, by the name that they are published to.
+    repliers: Map<Name, ChannelKey>,
     /// Channels with a `basic.get` that waits for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
@@ -176,6 +183,7 @@ impl Shard {
             spare: Spare::default(),
             touched: VecDeque::new(),
             grown: Vec::new(),
+            repliers: Map::default(),
             parked: Vec::new(),
             timers: BTreeSet::new(),
             consumer_timers: BTreeSet::new(),

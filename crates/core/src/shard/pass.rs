@@ -75,7 +75,7 @@ impl Shard {
             Body::Whole(body) if body.len() <= self.settings.chunk_bytes => body,
             Body::Whole(_) | Body::Parts(_) => return None,
         };
-        if !route.is_unlimited || route.stripped.is_some() {
+        if !route.is_unlimited {
             return None;
         }
         let extent = Extent {

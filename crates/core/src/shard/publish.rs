@@ -96,7 +96,20 @@ impl Shard {
             Mode::Plain | Mode::Transaction(_) => None,
         };
         let transactional = matches!(channel.mode, Mode::Transaction(_));
-        let unroutable = route.is_unroutable();
+        let changed;
+        let kept = match route.stripped.as_deref() {
+            None => publish,
+            Some(properties) => {
+                changed = PublishRef {
+                    properties,
+                    ..*publish
+                };
+                &changed
+            }
+        };
+        let is_reply = !route.replies.is_empty();
+        let is_answered = is_reply && (transactional || self.reply_with(turn, kept, route));
+        let unroutable = route.is_unroutable() && !is_answered;
         if unroutable && !publish.mandatory {
             self.counters.unroutable_dropped += 1;
         }
@@ -107,27 +120,24 @@ impl Shard {
         }
         let is_held = transactional && (publish.mandatory || !unroutable);
         if route.queues.is_empty() && !is_held {
+            self.counters.routed += u64::from(is_answered);
             self.confirm(turn, key, confirm, 0, true);
             return Ok(());
         }
-        if !transactional
-            && let Some(passage) = self.depart(turn, publish, route, confirm.is_some())
-        {
+        if !transactional && let Some(passage) = self.depart(turn, kept, route, confirm.is_some()) {
             self.confirm(turn, key, confirm, passage.index(), true);
             self.arrive(turn, passage);
             return Ok(());
         }
-        let message = if route.queues.is_empty() {
-            publish.message(self.settings.chunk_bytes)
-        } else {
-            self.message_of(publish, route)
-        };
-        let message = Arc::new(message);
+        let is_returned = unroutable && route.queues.is_empty();
+        let whole = if is_returned { publish } else { kept };
+        let message = Arc::new(whole.message(self.settings.chunk_bytes));
         let held = HeldPublish {
             message,
             persistent: route.persistent,
             ttl: route.ttl,
             targets: route.queues.clone(),
+            replies: route.replies.clone(),
             unroutable: unroutable && publish.mandatory,
         };
         if transactional {
@@ -141,12 +151,6 @@ impl Shard {
         let index = self.enter_queues(turn, held.message, intake.entries, &pending);
         self.confirm(turn, key, confirm, index, !intake.refused);
         Ok(())
-    }
-
-    /// The message as queues hold it.
-    pub(super) fn message_of(&self, publish: &PublishRef<'_>, route: &Route) -> Message {
-        let properties = route.stripped.as_deref().unwrap_or(publish.properties);
-        publish.message_with(properties, self.settings.chunk_bytes)
     }
 
     fn confirm(

@@ -5,7 +5,8 @@ use menzil_model::{Fact, Name, QueueId, Table, Value};
 
 use super::Shard;
 use super::exchange::{Gone, ensure_room};
-use crate::command::{ChannelKey, QueueBind, QueueDeclare};
+use super::reply::is_reply_name;
+use crate::command::{ChannelKey, DIRECT_REPLY_TO, QueueBind, QueueDeclare};
 use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag};
 use crate::generated::generated_name;
@@ -53,6 +54,9 @@ impl Shard {
         declare: QueueDeclare,
     ) -> Result<(), Refusal> {
         let nowait = declare.nowait;
+        if declare.queue.as_bytes().starts_with(DIRECT_REPLY_TO) {
+            return self.find_replier(turn, key, declare.queue, nowait);
+        }
         let (id, name) = if declare.passive {
             self.queue_named(key, declare.queue)?
         } else {
@@ -68,6 +72,29 @@ impl Shard {
             queue: name,
             message_count: count(queue.index.ready_count()),
             consumer_count: count(queue.line.count() as u64),
+        };
+        turn.reply(key, nowait, self.topology_index, reply);
+        Ok(())
+    }
+
+    /// Tells whether somebody wants replies under that name. No queue is ever made of it.
+    fn find_replier(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        name: Name,
+        nowait: bool,
+    ) -> Result<(), Refusal> {
+        if name.as_bytes() != DIRECT_REPLY_TO && !self.wants_replies(&name) {
+            return Err(Refusal::NotFound(Object::Queue(name)));
+        }
+        if let Some(channel) = self.channels.get_mut(&key) {
+            channel.last_queue = Some(name.clone());
+        }
+        let reply = Reply::QueueDeclareOk {
+            queue: name,
+            message_count: 0,
+            consumer_count: 1,
         };
         turn.reply(key, nowait, self.topology_index, reply);
         Ok(())
@@ -201,6 +228,11 @@ impl Shard {
         name: &Name,
         nowait: bool,
     ) -> Result<(), Refusal> {
+        if self.wants_replies(name) {
+            let reply = Reply::QueuePurgeOk { message_count: 0 };
+            turn.reply(key, nowait, 0, reply);
+            return Ok(());
+        }
         let (id, _) = self.queue_for(key, name)?;
         let Some(queue) = self.queues.get(&id) else {
             return Ok(());
@@ -231,6 +263,9 @@ impl Shard {
     /// The name of the queue to bind or unbind; from the default exchange nothing is.
     fn bound_queue_name(&self, key: ChannelKey, bind: &QueueBind) -> Result<Name, Refusal> {
         let name = self.queue_name(key, &bind.queue)?;
+        if is_reply_name(name.as_bytes()) {
+            return Err(Refusal::ReplyQueueBinding);
+        }
         if bind.exchange.is_empty() {
             return Err(Refusal::DefaultExchange);
         }

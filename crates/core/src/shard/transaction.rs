@@ -10,7 +10,7 @@ use super::Shard;
 use super::publish::{Pending, reaches_a_queue, write_chunks};
 use crate::channel::{HeldPublish, Mode, Transaction, Verdict};
 use crate::command::ChannelKey;
-use crate::effect::{Output, Reply};
+use crate::effect::{Carried, Output, Reply};
 use crate::refusal::Refusal;
 use crate::settling::ranges_of;
 use crate::turn::Turn;
@@ -92,6 +92,9 @@ impl Shard {
                     message: Arc::clone(&held.message),
                 },
             );
+        }
+        for held in &transaction.publishes {
+            self.send_replies(turn, &held.replies, Carried::Stored(&held.message));
         }
         for held in &transaction.settles {
             if let Some(place) = self.channel_place(key) {

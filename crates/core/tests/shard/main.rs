@@ -13,6 +13,7 @@ mod hashes;
 mod history;
 mod outcomes;
 mod queues;
+mod replies;
 mod runs;
 mod stores;
 mod support;

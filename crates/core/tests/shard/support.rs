@@ -518,6 +518,7 @@ impl World {
             nowait: false,
             arguments: Table::empty(),
             entropy,
+            reply_entropy: entropy + (1 << 64),
         }
     }
 
