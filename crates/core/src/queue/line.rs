@@ -28,6 +28,7 @@ struct Special {
     /// Ranks of those in the list, from the highest down; none is empty.
     ranks: Vec<Rank>,
     single: Option<Single>,
+    groups: bool,
 }
 
 /// Some in the list, next to each other, who have the same priority.
@@ -52,12 +53,14 @@ struct Candidate {
 }
 
 impl Line {
-    /// An empty line; `single_active` is the queue's argument.
-    pub(crate) fn new(single_active: bool) -> Self {
-        let special = single_active.then(|| {
+    /// An empty line; `single_active` is the queue's argument. A queue with `groups` is always
+    /// asked for what is special about it.
+    pub(crate) fn new(single_active: bool, groups: bool) -> Self {
+        let special = (single_active || groups).then(|| {
             Box::new(Special {
                 ranks: Vec::new(),
-                single: Some(Single::default()),
+                single: single_active.then(Single::default),
+                groups,
             })
         });
         Self {
@@ -99,8 +102,10 @@ impl Line {
     pub(crate) fn add(&mut self, taker: Taker, priority: i64) {
         if priority != 0 && self.special.is_none() {
             let ranks = Rank::of_equal(self.open.len());
-            let single = None;
-            self.special = Some(Box::new(Special { ranks, single }));
+            self.special = Some(Box::new(Special {
+                ranks,
+                ..Special::default()
+            }));
         }
         match &mut self.special {
             None => self.open.push_back(taker),
@@ -124,7 +129,7 @@ impl Line {
             return;
         };
         special.leave(at);
-        if special.ranks.iter().all(|rank| rank.priority == 0) {
+        if !special.groups && special.ranks.iter().all(|rank| rank.priority == 0) {
             self.special = None;
         }
     }
@@ -132,8 +137,8 @@ impl Line {
     /// All consumers go.
     pub(crate) fn take_all(&mut self) -> Vec<Taker> {
         let all = self.everyone().collect();
-        let line = Self::new(self.is_single_active());
-        *self = line;
+        let groups = self.special.as_ref().is_some_and(|special| special.groups);
+        *self = Self::new(self.is_single_active(), groups);
         all
     }
 
@@ -171,9 +176,9 @@ impl Line {
         }
     }
 
-    /// Whether [`Line::elect`] may have something to do.
+    /// Whether more is to be thought of than turns: [`Line::elect`], or groups.
     #[inline]
-    pub(crate) fn has_elections(&self) -> bool {
+    pub(crate) fn is_special(&self) -> bool {
         self.special.is_some()
     }
 
@@ -346,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_higher_one_takes_over_when_nothing_is_held() {
-        let mut line = Line::new(true);
+        let mut line = Line::new(true, false);
         line.add(taker(1), 0);
         line.add(taker(2), 0);
         line.elect(|_| false);
@@ -364,7 +369,7 @@ mod tests {
 
     #[test]
     fn the_active_one_goes_on_where_the_higher_one_leaves_again() {
-        let mut line = Line::new(true);
+        let mut line = Line::new(true, false);
         line.add(taker(1), 0);
         line.elect(|_| false);
         line.add(taker(2), 1);

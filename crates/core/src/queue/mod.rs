@@ -1,6 +1,7 @@
 //! One queue: its settings, its order, its consumers.
 
 mod consume_arguments;
+mod groups;
 mod index;
 mod item;
 mod line;
@@ -22,6 +23,7 @@ use crate::spare::Spare;
 use crate::store::{self, Retention, Store};
 
 pub(crate) use consume_arguments::ConsumeArguments;
+pub(crate) use groups::{Group, Groups, Next};
 pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
 pub(crate) use item::Item;
 pub(crate) use line::Line;
@@ -101,6 +103,8 @@ pub(crate) struct Queue {
     pub(crate) line: Line,
     /// What the shard's memory for messages knows of it.
     pub(crate) content: Holding,
+    /// Where messages are in groups.
+    pub(crate) groups: Option<Box<Groups>>,
     pub(crate) counters: QueueCounters,
     pub(crate) mark: Mark,
     /// The deadline that stands in the shard's timers.
@@ -176,7 +180,14 @@ impl Queue {
             next_sequence: 1,
             mark: Mark::default(),
             owner: None,
-            line: Line::new(settings.single_active_consumer),
+            line: Line::new(
+                settings.single_active_consumer,
+                settings.group_header.is_some(),
+            ),
+            groups: settings
+                .group_header
+                .clone()
+                .map(|header| Box::new(Groups::new(header))),
             exclusive_consumer: false,
             unused_since: 0,
             timer: None,
@@ -298,8 +309,26 @@ impl Queue {
     fn settle(&mut self, sequence: Sequence, settled: &mut Settled<'_>) -> Option<bool> {
         let (releases, spare) = (&mut *settled.releases, &mut *settled.spare);
         let durable = self.index.settle(sequence, releases, spare)?;
+        self.settled(sequence);
         self.counters.acknowledged += 1;
         Some(durable)
+    }
+
+    /// An entry that was out is settled.
+    #[inline]
+    pub(crate) fn settled(&mut self, sequence: Sequence) {
+        if let Some(groups) = &mut self.groups {
+            groups.settled(sequence);
+        }
+    }
+
+    /// Puts an entry that was out back in its place.
+    pub(crate) fn put_back(&mut self, sequence: Sequence) -> bool {
+        let is_back = self.index.put_back(sequence);
+        if is_back && let Some(groups) = &mut self.groups {
+            groups.returned(sequence);
+        }
+        is_back
     }
 
     /// Whether it has a length limit.
@@ -369,6 +398,10 @@ impl Queue {
             "entries of queue {} do not add up",
             self.definition.name
         );
+        if let Some(groups) = &self.groups {
+            let ready = self.index.ready().map(|item| item.sequence);
+            groups.check_invariants(ready, |sequence| self.index.is_out(sequence));
+        }
         for item in self.index.items() {
             assert!(item.sequence.0 < self.next_sequence);
             assert!(self.definition.durable || !item.durable);

@@ -190,7 +190,7 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
 
 /// Arguments that this broker knows and does not act on, yet. Each goes from here with the
 /// change that makes it work.
-const UNSUPPORTED: [&str; 11] = [
+const UNSUPPORTED: [&str; 10] = [
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
@@ -201,7 +201,6 @@ const UNSUPPORTED: [&str; 11] = [
     "x-delayed-retry-max",
     "x-deduplication",
     "x-deduplication-header",
-    "x-group-header",
 ];
 
 impl Settings {

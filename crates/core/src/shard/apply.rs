@@ -126,6 +126,9 @@ impl Shard {
             };
             let reach = self.content.reach(!queue.line.is_unused());
             queue.index.insert(item, content, reach);
+            if let Some(groups) = &mut queue.groups {
+                groups.came(item.sequence);
+            }
         }
     }
 
@@ -149,6 +152,9 @@ impl Shard {
         };
         queue.index.remove_ranges(ranges, &mut gone);
         let count = gone.count;
+        if let Some(groups) = &mut queue.groups {
+            groups.gone(ranges);
+        }
         let is_store = queue.store.is_some();
         let (queue, shard) = (&mut queue.counters, &mut self.counters);
         let (of_queue, of_shard) = match why {
@@ -193,12 +199,17 @@ impl Shard {
         else {
             return false;
         };
+        queue.settled(sequence);
+        let frees_group = queue.groups.is_some();
         if why == Why::Acknowledged {
             queue.counters.acknowledged += 1;
             self.counters.acknowledged += 1;
         } else {
             queue.counters.rejected += 1;
             self.counters.rejected += 1;
+        }
+        if frees_group {
+            self.touch_at(at.0, at.1);
         }
         durable
     }

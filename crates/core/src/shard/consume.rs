@@ -165,6 +165,9 @@ impl Shard {
             return;
         };
         queue.line.remove(id);
+        if let Some(groups) = &mut queue.groups {
+            groups.left(id);
+        }
         if consumer.exclusive {
             queue.exclusive_consumer = false;
         }

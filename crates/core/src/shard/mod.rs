@@ -15,6 +15,7 @@ mod exchange;
 mod expire;
 mod fetch;
 mod get;
+mod groups;
 mod pass;
 mod publish;
 mod queue;

@@ -126,7 +126,7 @@ impl Shard {
                 known.is_unlimited = false;
                 continue;
             };
-            known.is_unlimited &= !queue.is_limited();
+            known.is_unlimited &= !queue.is_limited() && queue.groups.is_none();
             known.is_durable |= queue.is_durable();
             known.has_ttl |= queue.settings.message_ttl.is_some();
         }

@@ -81,7 +81,8 @@ impl Shard {
                     Err(refusal) => break Some(refusal),
                 }
             };
-            if consumer.is_some() {
+            let frees_group = queue.is_some_and(|queue| queue.groups.is_some());
+            if consumer.is_some() || frees_group {
                 self.touch_at(first.queue, first.queue_place);
             }
             if let Some(refusal) = refusal {
@@ -203,7 +204,7 @@ impl Shard {
         let Some(queue) = self.queues.at_mut(place, delivery.queue) else {
             return;
         };
-        if queue.index.put_back(delivery.sequence) {
+        if queue.put_back(delivery.sequence) {
             queue.counters.requeued += 1;
             self.counters.requeued += 1;
             self.enforce_limit(turn, delivery.queue);

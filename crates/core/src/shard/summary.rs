@@ -170,7 +170,8 @@ impl Shard {
             return;
         }
         for queue in self.queues.values() {
-            let stuck = matches!(queue.index.next(), Some((_, crate::queue::Body::Here)))
+            let stuck = queue.groups.is_none()
+                && matches!(queue.index.next(), Some((_, crate::queue::Body::Here)))
                 && queue
                     .line
                     .takers()

@@ -100,6 +100,7 @@ impl Shard {
             if let Some(place) = self.channel_place(key) {
                 self.give_back_room((key, place), &held.delivery);
             }
+            self.touch(held.delivery.queue);
             if held.verdict == Verdict::Requeue {
                 self.carry_out(turn, &held.delivery, Verdict::Requeue);
             }

@@ -9,6 +9,7 @@
 )]
 
 mod consumers;
+mod groups;
 mod hashes;
 mod history;
 mod outcomes;
