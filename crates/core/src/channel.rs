@@ -69,6 +69,7 @@ pub(crate) struct HeldPublish {
     pub(crate) message: Arc<Message>,
     pub(crate) persistent: bool,
     pub(crate) ttl: Option<u64>,
+    pub(crate) priority: u8,
     pub(crate) targets: Vec<QueueId>,
     /// Those who wait for it as a reply.
     pub(crate) replies: Vec<Name>,

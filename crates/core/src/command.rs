@@ -351,8 +351,12 @@ impl PublishRef<'_> {
 
     /// The message as queues hold it. A body up to `inline_bytes_max` lies beside the envelope.
     pub fn message(&self, inline_bytes_max: usize) -> Message {
+        self.message_with(self.properties, inline_bytes_max)
+    }
+
+    /// As [`PublishRef::message`], with other properties.
+    pub(crate) fn message_with(&self, properties: &[u8], inline_bytes_max: usize) -> Message {
         let (exchange, routing_key) = (self.exchange, self.routing_key);
-        let properties = self.properties;
         let parts = match self.body {
             Body::Whole(body) if body.len() <= inline_bytes_max => {
                 return Message::copied(exchange, routing_key, properties, body);

@@ -30,16 +30,20 @@ pub(crate) struct Route {
     pub(crate) replies: Vec<Name>,
     pub(crate) persistent: bool,
     pub(crate) ttl: Option<u64>,
+    pub(crate) priority: u8,
     /// All queues or none.
     pub(crate) atomic: bool,
     /// The properties as queues hold them, where these are not those that came.
     pub(crate) stripped: Option<Vec<u8>>,
-    /// No queue has a limit, so that none can refuse.
+    /// The properties with the name that replies are to go to, where they ask for it.
+    pub(crate) named: Option<Vec<u8>>,
+    /// No queue has a limit or deduplicates: each stores it, and nobody has to be asked.
     pub(crate) is_unlimited: bool,
     /// A queue will write it to the journal.
     pub(crate) is_durable: bool,
-    /// The message, or a queue, says how long it lives.
-    pub(crate) has_ttl: bool,
+    /// The message, or a queue, says how long it lives, or a queue has another order than that of
+    /// arrival.
+    pub(crate) has_terms: bool,
     /// Without headers, so that exchange and routing key alone say where it goes.
     pub(crate) is_plain: bool,
 }
@@ -110,7 +114,7 @@ impl Route {
         self.atomic = way.atomic;
         self.is_unlimited = way.is_unlimited;
         self.is_durable = self.persistent && way.is_durable;
-        self.has_ttl = self.ttl.is_some() || way.has_ttl;
+        self.has_terms = self.ttl.is_some() || way.has_terms;
     }
 
     /// The next publish like it may go another way.
@@ -123,6 +127,7 @@ impl Route {
         self.envelope.capacity() <= ENVELOPE_BYTES_MAX
             && self.queues.capacity() <= QUEUES_MAX
             && self.stripped.is_none()
+            && self.named.is_none()
             && self.replies.is_empty()
     }
 }

@@ -211,7 +211,9 @@ impl Shard {
                 Halt::End => return,
                 Halt::Grouped => return self.pump_grouped(turn, id, place),
                 Halt::Expired => {
-                    self.expire_now(turn, id);
+                    if !self.expire_now(turn, id) {
+                        return;
+                    }
                 }
                 Halt::Mark(sequence) => self.reserve_delivering(turn, id, sequence),
                 Halt::Ask { waits } => {

@@ -1,7 +1,7 @@
 //! Declaring, deleting and binding exchanges.
 
 use menzil_model::fact::{Binding, Destination, ExchangeDefinition, ExchangeKind};
-use menzil_model::{ExchangeId, Fact, Map, Name, QueueId, Table, Value};
+use menzil_model::{ExchangeId, Fact, Map, Name, QueueId, Set, Table, Value};
 
 use super::Shard;
 use crate::command::{ChannelKey, ExchangeBind, ExchangeDeclare};
@@ -70,19 +70,17 @@ impl Shard {
             };
             self.record(&mut turn, Fact::ExchangeDeclared(definition), true);
         }
+        self.recover_policies(now);
         let mut ids: Vec<_> = self.queues.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
             if let Some(queue) = self.queues.get_mut(&id) {
-                queue.unused_since = now;
-                queue
-                    .index
-                    .recovered(queue.mark.below().min(queue.next_sequence));
-                queue.mark.recovered(queue.next_sequence);
+                queue.recovered(now);
             }
             self.touch(id);
         }
-        self.settle_down(&mut turn);
+        // Nothing can be read yet: what is to be moved waits for the first turn.
+        self.settle_touched(&mut turn);
         self.finish(turn.log);
     }
 
@@ -102,10 +100,12 @@ impl Shard {
                 return Err(Refusal::NotFound(object));
             }
         } else {
-            let kind = kind_of(&declare.kind)?;
             match self.topology.exchange(name.as_bytes()) {
-                Some(current) => check_equivalent(current, kind, declare, &object)?,
-                None => self.create_exchange(turn, kind, declare, object)?,
+                Some(current) => {
+                    let kind = kind_of(&declare.kind)?;
+                    check_equivalent(current, kind, declare, &object)?;
+                }
+                None => self.create_exchange(turn, declare)?,
             }
         }
         let after = self.topology_index;
@@ -113,19 +113,12 @@ impl Shard {
         Ok(())
     }
 
-    fn create_exchange(
+    pub(super) fn create_exchange(
         &mut self,
         turn: &mut Turn<'_>,
-        kind: ExchangeKind,
         declare: &ExchangeDeclare,
-        object: Object,
     ) -> Result<(), Refusal> {
-        if declare.exchange.as_bytes().starts_with(b"amq.") {
-            return Err(Refusal::ReservedPrefix(object));
-        }
-        check_arguments(&declare.arguments, &object)?;
-        check_exchange(kind, &declare.arguments, &object)?;
-        Retention::read(kind, &declare.arguments, || object.clone())?;
+        let kind = check_new_exchange(declare)?;
         let definition = ExchangeDefinition {
             id: ExchangeId(self.next_exchange),
             name: declare.exchange.clone(),
@@ -166,7 +159,10 @@ impl Shard {
         Ok(())
     }
 
-    fn exchange_pair(&self, bind: &ExchangeBind) -> Result<[&ExchangeDefinition; 2], Refusal> {
+    pub(super) fn exchange_pair(
+        &self,
+        bind: &ExchangeBind,
+    ) -> Result<[&ExchangeDefinition; 2], Refusal> {
         if bind.source.is_empty() || bind.destination.is_empty() {
             return Err(Refusal::DefaultExchange);
         }
@@ -244,35 +240,40 @@ impl Shard {
     pub(super) fn exchanges_gone_with(&self, first: Gone) -> Vec<ExchangeId> {
         let mut gone = Vec::new();
         let mut lost: Map<ExchangeId, usize> = Map::default();
-        let mut sources: Vec<ExchangeId> = match first {
-            Gone::Binding(source) => vec![source],
-            Gone::Queue(id) => self
-                .topology
-                .bindings_to_queue(id)
-                .map(|b| b.source)
-                .collect(),
+        // What goes, with the bindings to it that are not counted yet.
+        let mut going: Vec<Destination> = Vec::new();
+        let mut sources = Vec::new();
+        match first {
+            Gone::Binding(source) => {
+                lost.insert(source, 1);
+                sources.push(source);
+            }
+            Gone::Queue(id) => going.push(Destination::Queue(id)),
             Gone::Exchange(id) => {
                 gone.push(id);
-                self.topology
-                    .bindings_to_exchange(id)
-                    .map(|b| b.source)
-                    .collect()
-            }
-        };
-        while let Some(source) = sources.pop() {
-            let count = lost.entry(source).or_default();
-            *count += 1;
-            let last = *count == self.topology.count_from(source);
-            let auto = self
-                .topology
-                .exchange_by_id(source)
-                .is_some_and(|e| e.auto_delete);
-            if last && auto && !gone.contains(&source) {
-                gone.push(source);
-                sources.extend(self.topology.bindings_to_exchange(source).map(|b| b.source));
+                going.push(Destination::Exchange(id));
             }
         }
-        gone
+        let mut is_gone: Set<ExchangeId> = gone.iter().copied().collect();
+        loop {
+            for source in sources.drain(..) {
+                let is_last = lost.get(&source) == Some(&self.topology.count_from(source));
+                let exchange = self.topology.exchange_by_id(source);
+                if is_last && exchange.is_some_and(|e| e.auto_delete) && is_gone.insert(source) {
+                    gone.push(source);
+                    going.push(Destination::Exchange(source));
+                }
+            }
+            let Some(destination) = going.pop() else {
+                return gone;
+            };
+            for binding in self.topology.bindings_to(destination) {
+                *lost.entry(binding.source).or_default() += 1;
+                if sources.last() != Some(&binding.source) {
+                    sources.push(binding.source);
+                }
+            }
+        }
     }
 
     /// Writes a deletion with what goes along in one record.
@@ -320,7 +321,7 @@ pub(super) enum Gone {
 }
 
 /// The binding that is asked for, and whether it is durable.
-fn binding_between(
+pub(super) fn binding_between(
     source: &ExchangeDefinition,
     destination: &ExchangeDefinition,
     bind: &ExchangeBind,
@@ -345,6 +346,19 @@ pub(super) fn ensure_room(
         return Err(Refusal::NoRoom);
     }
     Ok(())
+}
+
+/// The kind of an exchange that is not there yet, if it can be as it is asked for.
+pub(super) fn check_new_exchange(declare: &ExchangeDeclare) -> Result<ExchangeKind, Refusal> {
+    let kind = kind_of(&declare.kind)?;
+    let object = Object::Exchange(declare.exchange.clone());
+    if declare.exchange.as_bytes().starts_with(b"amq.") {
+        return Err(Refusal::ReservedPrefix(object));
+    }
+    check_arguments(&declare.arguments, &object)?;
+    check_exchange(kind, &declare.arguments, &object)?;
+    Retention::read(kind, &declare.arguments, || object.clone())?;
+    Ok(kind)
 }
 
 fn kind_of(name: &Name) -> Result<ExchangeKind, Refusal> {

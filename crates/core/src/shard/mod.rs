@@ -10,13 +10,18 @@ mod apply;
 mod checkpoint;
 mod close;
 mod consume;
+mod dead_letter;
+mod deduplicate;
+mod define;
 mod deliver;
+mod effective;
 mod exchange;
 mod expire;
 mod fetch;
 mod get;
 mod groups;
 mod pass;
+mod policy;
 mod publish;
 mod queue;
 mod reply;
@@ -40,6 +45,7 @@ use crate::content::ContentMemory;
 use crate::counters::Counters;
 use crate::effect::{Effects, Output, Reply};
 use crate::log::Log;
+use crate::policy::Policies;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::releases::Releases;
@@ -52,6 +58,8 @@ use crate::turn::Turn;
 use crate::ways::Ways;
 
 pub use checkpoint::Frozen;
+pub use define::{Definition, Definitions};
+pub use effective::{Effective, Setting, SettingOrigin, SettingValue};
 pub use summary::{QueueSummary, Summary};
 
 /// What may be tuned of a shard.
@@ -79,6 +87,8 @@ pub struct ShardSettings {
     pub reply_bytes_max: u64,
     /// Consumers of one channel.
     pub consumers_per_channel_max: usize,
+    /// `x-death` headers that a client wrote go on counting, as before RabbitMQ 4.
+    pub dead_letter_counts_client_headers: bool,
 }
 
 impl Default for ShardSettings {
@@ -93,6 +103,7 @@ impl Default for ShardSettings {
             chunk_bytes: 1 << 20,
             reply_bytes_max: 64 << 20,
             consumers_per_channel_max: 65_535,
+            dead_letter_counts_client_headers: false,
         }
     }
 }
@@ -152,6 +163,9 @@ pub struct Shard {
     consumer_timers: BTreeSet<(u64, ConsumerId)>,
     /// Consumers that are to be in these timers at the end of the turn.
     unarmed: Vec<ConsumerId>,
+    policies: Policies,
+    sweep: policy::Sweep,
+    letters: dead_letter::Letters,
     /// The index of the last topology fact: what reveals topology waits for it.
     topology_index: u64,
     counters: Counters,
@@ -189,6 +203,9 @@ impl Shard {
             timers: BTreeSet::new(),
             consumer_timers: BTreeSet::new(),
             unarmed: Vec::new(),
+            policies: Policies::default(),
+            sweep: policy::Sweep::default(),
+            letters: dead_letter::Letters::default(),
             topology_index: 0,
             counters: Counters::default(),
             targets: Targets::default(),
@@ -430,27 +447,42 @@ impl Shard {
     /// Delivers and expires until nothing is left to do now.
     #[inline]
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
-        if !self.touched.is_empty() {
-            self.settle_touched(turn);
-        }
+        self.allow_moves();
+        self.settle_touched(turn);
     }
 
     fn settle_touched(&mut self, turn: &mut Turn<'_>) {
-        while let Some((id, place)) = self.touched.pop_front() {
-            self.pump(turn, id, place);
-            let Some(queue) = self.queues.at(place, id) else {
-                continue;
-            };
-            if id.is_store() && self.grown.last() != Some(&id) {
-                self.grown.push(id);
+        loop {
+            while let Some((id, place)) = self.touched.pop_front() {
+                self.settle_queue(turn, id, place);
             }
-            if queue.has_deadlines() {
-                if self.expire_now(turn, id) {
-                    self.pump(turn, id, place);
-                }
-                self.reset_timer(id);
+            if !self.bury_refused(turn) {
+                return;
             }
-            self.note_content(id, place);
+        }
+    }
+
+    fn settle_queue(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) {
+        self.pump(turn, id, place);
+        let Some(queue) = self.queues.at(place, id) else {
+            return;
+        };
+        if id.is_store() && self.grown.last() != Some(&id) {
+            self.grown.push(id);
+        }
+        if queue.has_deadlines() || queue.dead_letters() {
+            if self.expire_now(turn, id) {
+                self.pump(turn, id, place);
+            }
+            if self.bury(turn, id, place) {
+                self.resume_parked(turn, &[id]);
+                self.touch_at(id, place);
+            }
+            self.reset_timer(id);
+        }
+        self.note_content(id, place);
+        if self.has_refused() {
+            self.wake_refused(id);
         }
         self.arm_stopwatches();
     }

@@ -117,10 +117,14 @@ impl Shard {
         publish: &PublishRef<'_>,
         route: &Route,
     ) -> bool {
+        let publish = PublishRef {
+            properties: route.stripped.as_deref().unwrap_or(publish.properties),
+            ..*publish
+        };
         let message;
         let content = match publish.body {
             Body::Whole(_) => Carried::Passing {
-                publish,
+                publish: &publish,
                 envelope: route.number,
             },
             Body::Parts(_) => {

@@ -9,10 +9,14 @@
 )]
 
 mod consumers;
+mod dead_letters;
+mod deduplication;
 mod groups;
 mod hashes;
 mod history;
 mod outcomes;
+mod policies;
+mod priorities;
 mod queues;
 mod replies;
 mod runs;

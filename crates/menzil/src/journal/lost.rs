@@ -38,6 +38,8 @@ impl Names {
             | Fact::QueueDeleted { .. }
             | Fact::Bound(_)
             | Fact::Unbound(_)
+            | Fact::PolicySet(_)
+            | Fact::PolicyCleared { .. }
             | Fact::Chunk(_)
             | Fact::Published(_)
             | Fact::Settled { .. }
@@ -45,7 +47,8 @@ impl Names {
             | Fact::Numbering { .. }
             | Fact::QueueState { .. }
             | Fact::Copied { .. }
-            | Fact::Page { .. } => {}
+            | Fact::Page { .. }
+            | Fact::Seen { .. } => {}
         }
     }
 
@@ -108,6 +111,7 @@ impl Ids {
             | Fact::QueueState { queue, .. }
             | Fact::Copied { queue, .. }
             | Fact::Page { queue, .. }
+            | Fact::Seen { queue, .. }
             | Fact::QueueDeleted { id: queue } => {
                 self.queues.insert(*queue);
             }
@@ -125,6 +129,8 @@ impl Ids {
             Fact::VirtualHostCreated { .. }
             | Fact::ExchangeDeclared(_)
             | Fact::QueueDeclared(_)
+            | Fact::PolicySet(_)
+            | Fact::PolicyCleared { .. }
             | Fact::Chunk(_)
             | Fact::Numbering { .. } => {}
         }
