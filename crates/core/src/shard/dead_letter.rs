@@ -475,6 +475,7 @@ impl Shard {
                 targets: queues,
                 replies: Vec::new(),
                 unroutable: false,
+                is_moved: true,
             },
             atomic,
         }

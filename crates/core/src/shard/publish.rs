@@ -163,6 +163,7 @@ impl Shard {
             targets: route.queues.clone(),
             replies: route.replies.clone(),
             unroutable: unroutable && publish.mandatory,
+            is_moved: false,
         };
         if transactional {
             return self.hold_publish(key, held);
