@@ -17,6 +17,7 @@ mod log;
 mod queue;
 mod refusal;
 mod releases;
+mod replay;
 mod route;
 mod scratch;
 mod settling;

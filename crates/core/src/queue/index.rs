@@ -16,6 +16,7 @@
 mod expiry;
 mod fetch;
 mod removal;
+mod scan;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use crate::scratch::Shelf;
 
 pub(crate) use fetch::{Body, RunMax};
 pub(crate) use removal::Gone;
+pub(crate) use scan::Seen;
 
 /// How far ahead of the head a page is announced.
 const PAGES_AHEAD: usize = 3;

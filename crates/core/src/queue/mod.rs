@@ -21,7 +21,7 @@ use crate::settling::Settling;
 use crate::spare::Spare;
 use crate::store::{self, Retention, Store};
 
-pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
+pub(crate) use index::{Body, Gone, Index, RunMax, Seen, needs_of};
 pub(crate) use item::Item;
 pub(crate) use page::{Form, Page};
 pub(crate) use settings::{Arguments, Overflow, Settings, compared, parse_expiration};
@@ -319,10 +319,15 @@ impl Queue {
     /// When the first ready entry leaves by itself, or earlier.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         let store = self.store.as_deref();
-        if store.is_some_and(|store| store.retention.is_history) {
+        if store.is_some_and(|store| store.retention.is_history || store.readers > 0) {
             return None;
         }
         self.index.next_expiry()
+    }
+
+    /// Whether a replay reads from it.
+    pub(crate) fn is_read(&self) -> bool {
+        self.store.as_deref().is_some_and(|store| store.readers > 0)
     }
 
     /// When the first entry of a store is too old to be kept.

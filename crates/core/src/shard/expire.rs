@@ -15,7 +15,8 @@ const EXPIRED_AT_ONCE: usize = 1000;
 impl Shard {
     /// When [`Shard::expire`] is due, in milliseconds since 1970.
     pub fn deadline(&self) -> Option<u64> {
-        if self.releases.is_behind() || !self.grown.is_empty() {
+        let is_behind = self.releases.is_behind() || !self.grown.is_empty();
+        if is_behind || self.has_replay_to_advance() {
             return Some(0);
         }
         self.timers.first().map(|(at, _)| *at)

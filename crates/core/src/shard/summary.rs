@@ -112,6 +112,7 @@ impl Shard {
         self.content
             .check_invariants(self.queues.values().map(|queue| queue.content));
         self.check_deliveries();
+        self.check_replays();
         self.check_consumers();
         for (at, id) in &self.timers {
             assert_eq!(self.queues.get(id).and_then(|queue| queue.timer), Some(*at));

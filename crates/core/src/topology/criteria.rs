@@ -46,9 +46,10 @@ impl<'a> Criteria<'a> {
     pub(crate) fn conditions(&self) -> impl Iterator<Item = (&'a [u8], Value<'a>)> + use<'a> {
         let with_x = self.with_x;
         let arguments: &'a Table = self.arguments;
-        arguments
-            .fields()
-            .filter(move |(name, _)| *name != MATCH && (with_x || !name.starts_with(b"x-")))
+        arguments.fields().filter(move |(name, _)| match *name {
+            MATCH | REPLAY => false,
+            name => with_x || !name.starts_with(b"x-"),
+        })
     }
 }
 
@@ -92,6 +93,9 @@ fn check_match(arguments: &Table) -> Result<(), Refusal> {
 }
 
 const MATCH: &[u8] = b"x-match";
+
+/// Says what a new binding gets, and nothing of what it matches.
+const REPLAY: &[u8] = b"x-replay-from";
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@ mod hashes;
 mod history;
 mod outcomes;
 mod queues;
+mod replays;
 mod runs;
 mod stores;
 mod support;
