@@ -5,7 +5,7 @@ started for them, with `settings` for Menzil; all others share one broker that s
 those it makes sense to run beside, `peer_words` what they get instead where ours would take them
 hours, `peer_rounds` how often they run where it takes them long (0: as often as Menzil). Cases of one
 `group` are compared with each other, `beside` is what is asked of the bare machine around each run.
-`takes` is how many seconds a run has needed besides the measured time and the start of a broker of
+`page` is the page of docs/ that the case is on. `takes` is how many seconds a run has needed besides the measured time and the start of a broker of
 its own; what is not there took one.
 """
 
@@ -35,6 +35,7 @@ class Case:
     group: str = ""
     beside: str = ""
     takes: dict = dataclasses.field(default_factory=dict)
+    page: str = "benchmarks"
 
     @property
     def timed_parts(self):
@@ -63,6 +64,11 @@ def took(ours, theirs=0):
 
 
 BOTH = (CLASSIC, QUORUM)
+
+
+def routing(key, title, words, section, asked=None, **more):
+    return Case(f"routing-{key}", title, words, section, asked or {}, page="benchmarks-routing", peer_rounds=1, **more)
+
 
 # In the proportion of the defaults.
 SMALL_SEGMENTS = {"segment_bytes": "16777216", "checkpoint_bytes": "16777216"}
@@ -148,6 +154,45 @@ CASES = [
     Case("folder-dead", "data folder with a dead queue beside five fast ones (segments of 16 MiB, a checkpoint for each)",
          "--scenario confirm --exchange fanout --queues 5 --consumers 5 --ack-batch 50 --dead-queues 1 --size 2k --messages 50k --keep", "disk",
          {"folder_beyond_live": ("<=", 4)}, peers=(), fresh=True, timed=False, settings=SMALL_SEGMENTS, takes=took(20)),
+    # Routing, on a page of its own.
+    *(
+        routing(f"direct-{count}", f"direct, {count:,} bindings, 1 match", f"--scenario transient --exchange direct --bindings {count}", "flat",
+                {"cpu_of_fewest": ("<=", 1.1)} if count > 10 else {}, group="direct", peer_words="--scenario transient --exchange direct --bindings 1000" if count > 1000 else "",
+                note="RabbitMQ: 1,000" if count > 1000 else "", takes=took(1 + count / 50_000, 3))
+        for count in (10, 1_000, 10_000, 100_000)
+    ),
+    routing("topic-alone", "topic, 1 binding, 1 match", "--scenario topic --bindings 1", "flat", group="apart"),
+    routing("topic-apart", "topic, 10,000 bindings under `invoice.` beside it, a publish of `orders.eu.created`", "--scenario topic --bindings 10001 --apart", "flat",
+            {"cpu_of_fewest": ("<=", 1.1)}, group="apart", peer_words="--scenario topic --bindings 2001 --apart", note="RabbitMQ: 2,000", takes=took(1, 8)),
+    routing("topic-mixed", "topic, 10,000 mixed bindings, 1 match", "--scenario topic", "cost", cpu(1.2), takes=took(1, 38)),
+    *(
+        routing(f"headers-{count}", f"headers, {count:,} mixed bindings, 1 match", f"--scenario headers --bindings {count}", "cost",
+                cpu(1.5) if count == 1000 else {}, takes=took(1, 3 + count / 150), note="RabbitMQ: 1,000" if count > 1000 else "",
+                peer_words="--scenario headers --bindings 1000" if count > 1000 else "")
+        for count in (10, 100, 1_000, 10_000)
+    ),
+    routing("declare-bindings", "declare 10,000 mixed topic bindings, pipelined", "--scenario bindings", "declare", {"seconds": ("<=", 1)}, timed=False,
+            peer_words="--scenario bindings --bindings 2000", note="RabbitMQ: 2,000", takes=took(1, 5)),
+    *(
+        routing(f"delete-{kind}", f"a confirm while a {kind} exchange with 100,000 bindings is deleted: the longest", f"--scenario delete-exchange --exchange {kind}", "held",
+                {"latency_max_ns": ("<=", 50_000_000)}, peer_words=f"--scenario delete-exchange --exchange {kind} --bindings 2000", note="RabbitMQ: 2,000",
+                takes=took(6, 14))
+        for kind in ("topic", "direct", "headers")
+    ),
+    routing("ttl-none", "store 1 M × 100 B persistent, none expires", "--scenario backlog", "ttl", group="ttl", fresh=True, timed=False,
+            peer_words="--scenario backlog --messages 200k", note="RabbitMQ: 200,000", takes=took(3, 17)),
+    routing("ttl-mixed", "the same, each with an expiration of its own, 100 s to 1,000 s", "--scenario backlog --expiration 100000-999999", "ttl",
+            {"rate_of_plain": (">=", 0.9)}, group="ttl", fresh=True, timed=False, peer_words="--scenario backlog --messages 200k --expiration 100000-999999",
+            note="RabbitMQ: 200,000", takes=took(3, 17)),
+    routing("example", "the article's example: 3,000 msg/s × 2 KB, 25 queues, each message to 6 on average, consumed (segments of 16 MiB, a checkpoint for each)",
+            "--scenario confirm --exchange direct --queues 25 --reach 6 --consumers 25 --ack-batch 1 --rate 3000 --size 2000 --warmup 15 --seconds 10", "written",
+            fresh=True, timed=False, settings=SMALL_SEGMENTS, peers=BOTH, takes=took(27, 29)),
+    *(
+        routing(f"copies-{queues}", f"persistent 2 KB messages, each to {queues} queue{'s' * (queues > 1)}, consumed",
+                f"--scenario confirm --size 2000 --exchange fanout --queues {queues} --consumers {queues} --ack-batch 50 --warmup 5 --seconds 5",
+                "curve", fresh=True, timed=False, peers=BOTH, takes=took(12, 14))
+        for queues in (1, 2, 4, 8, 16, 32)
+    ),
     # An ordinary client library.
     Case("lapin", "the client library lapin", "", "lapin", kind="lapin", peers=BOTH, peer_rounds=1, takes=took(1, 2)),
 ]

@@ -13,16 +13,31 @@ STYLE = """
   .value { font-size: 12px; font-variant-numeric: tabular-nums; } .paper { fill: #ffffff; } .grid { stroke: #d8dee4; }
   .a { fill: #0f766e; } .b { fill: #d97706; } .c { fill: #7c3aed; } .asked { stroke: #24292f; stroke-width: 2; }
   .stem { stroke-width: 1.5; stroke-opacity: 0.35; } .range { stroke-width: 3; stroke-linecap: round; } .range.a, .stem.a { stroke: #0f766e; } .range.b, .stem.b { stroke: #d97706; } .range.c, .stem.c { stroke: #7c3aed; }
+  .line { fill: none; stroke-width: 2; } .line.a { stroke: #0f766e; } .line.b { stroke: #d97706; } .line.c { stroke: #7c3aed; }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3; } .sub, .tick { fill: #9198a1; } .paper { fill: #0d1117; } .grid { stroke: #30363d; }
     .a { fill: #2dd4bf; } .b { fill: #fbbf24; } .c { fill: #a78bfa; } .asked { stroke: #e6edf3; }
     .range.a, .stem.a { stroke: #2dd4bf; } .range.b, .stem.b { stroke: #fbbf24; } .range.c, .stem.c { stroke: #a78bfa; }
+    .line.a { fill: none; stroke: #2dd4bf; } .line.b { fill: none; stroke: #fbbf24; } .line.c { fill: none; stroke: #a78bfa; }
   }"""
 
 
-def draw(figures):
-    """All charts for which there are figures, by name."""
-    made = {
+def draw(figures, page):
+    """All charts of that page for which there are figures, by name."""
+    return {name: svg for name, svg in (routing(figures) if page == "benchmarks-routing" else everything(figures)).items() if svg}
+
+
+def routing(figures):
+    return {
+        "routing-cost": dots(figures, "One match among many bindings", "CPU seconds per million messages, broker pinned to one core; less is better; logarithmic; | is what was asked",
+                             "cost", "pinned", "broker_cpu_seconds_per_million", digits=2),
+        "fanout": curve(figures, "Bytes written per published byte", "persistent messages of 2 KB, each to so many queues, consumed; as the disk counted them",
+                        "curve", "unpinned", "disk_written_bytes_per_published_byte", "matching queues"),
+    }
+
+
+def everything(figures):
+    return {
         "cpu": dots(figures, "CPU seconds per million messages", "broker pinned to one core; less is better; logarithmic; | is what was asked", "throughput", "pinned",
                     "broker_cpu_seconds_per_million", digits=2),
         "throughput": bars(figures, "Messages per second", "nothing pinned; more is better", "throughput", "unpinned", "per_second"),
@@ -33,7 +48,6 @@ def draw(figures):
         "disk": dots(figures, "Bytes written per published byte", "as the disk counted them; less is better; logarithmic; | is what was asked", "disk", "unpinned",
                      "disk_written_bytes_per_published_byte", digits=2),
     }
-    return {name: svg for name, svg in made.items() if svg}
 
 
 def collected(figures, section, mode, figure):
@@ -85,6 +99,43 @@ def dots(figures, title, subtitle, section, mode, figure, digits):
             sheet.add(f'<circle class="{css}" cx="{x:.1f}" cy="{y + 8}" r="5"/>')
             sheet.add(f'<text class="value" x="{x + 10:.1f}" y="{y + 12.5}">{value:,.{digits}f}</text>')
             y += 17
+    return sheet.end()
+
+
+def curve(figures, title, subtitle, section, mode, figure, along):
+    """Lines over the number of queues that a case's `--queues` says; both axes linear."""
+    lines = []
+    for peer, css in SERIES:
+        points = [(int(case.words.split("--queues ")[1].split()[0]), figures.median(case.key, mode, peer, figure)) for case in CASES if case.section == section]
+        points = [point for point in points if point[1] is not None]
+        if points:
+            lines.append((peer, css, points))
+    if not lines:
+        return None
+    left, right, top, height = 70, 60, 100, 300
+    width = WIDTH - left - right
+    top_x = max(x for _, _, points in lines for x, _ in points)
+    top_y, step = scale(max(y for _, _, points in lines for _, y in points))
+
+    def place(x, y):
+        return left + width * x / top_x, top + height * (1 - y / top_y)
+
+    sheet = Sheet(title, subtitle, [(peer, css) for peer, css, _ in lines])
+    for part in range(round(top_y / step) + 1):
+        y = place(0, part * step)[1]
+        sheet.add(f'<line class="grid" x1="{left}" x2="{left + width}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        sheet.add(f'<text class="tick" x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{part * step:g}</text>')
+    for x in sorted({x for _, _, points in lines for x, _ in points}):
+        sheet.add(f'<text class="tick" x="{place(x, 0)[0]:.1f}" y="{top + height + 18}" text-anchor="middle">{x}</text>')
+    sheet.add(f'<text class="sub" x="{left + width / 2}" y="{top + height + 40}" text-anchor="middle">{escape(along)}</text>')
+    for _, css, points in lines:
+        places = [place(*point) for point in points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        sheet.add(f'<polyline class="line {css}" points="{path}"/>')
+        sheet.body += [f'<circle class="{css}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in places]
+        x, y = places[-1]
+        sheet.add(f'<text class="value" x="{x + 8:.1f}" y="{y + 4:.1f}">{points[-1][1]:,.1f}</text>')
+    sheet.y, sheet.ticks, sheet.grid_at, sheet.grid_from = top + height + 30, [], 0, top
     return sheet.end()
 
 

@@ -9,6 +9,9 @@ MIB = 1 << 20
 PEERS = (CLASSIC, QUORUM)
 
 
+BY_KEY = {case.key: case for case in CASES}
+
+
 class Figures:
     """Medians by case, mode, peer and figure, derived ones included."""
 
@@ -33,6 +36,9 @@ class Figures:
         values = [value for value in values if value is not None]
         return statistics.median(values) if values else None
 
+    def _disk_written_bytes_per_second(self, key, mode, peer):
+        return self._per_row(key, mode, peer, lambda row: row["disk_written_bytes"] / row["seconds"] if row.get("disk_written_bytes") else None)
+
     def _growth(self, key, mode, peer):
         return self._per_row(key, mode, peer, lambda row: row["broker_resident_bytes"] - row["broker_resident_bytes_before"])
 
@@ -53,6 +59,12 @@ class Figures:
 
     def _cpu_of_one_queue(self, key, mode, peer):
         return self._ratio(key, "spread-1", mode, peer, "broker_cpu_seconds_per_million")
+
+    def _cpu_of_fewest(self, key, mode, peer):
+        return self._ratio(key, FIRST[BY_KEY[key].group], mode, peer, "broker_cpu_seconds_per_million")
+
+    def _rate_of_plain(self, key, mode, peer):
+        return self._ratio(key, FIRST["ttl"], mode, peer, "per_second")
 
     def _p50_of_echo(self, key, mode, peer):
         return self._per_row(key, mode, peer, lambda row: row["latency_p50_ns"] / row["echo_p50_ns"] if row.get("echo_p50_ns") else None)
@@ -91,6 +103,10 @@ SHOWN = {
     "echo_p99_ns": ("the echo's p99 µs", scaled(1e-3, 0)),
     "p50_of_one_queue": ("p50 against one queue", scaled(1, 2)),
     "cpu_of_one_queue": ("s/M against one queue", scaled(1, 2)),
+    "cpu_of_fewest": ("s/M against the first", scaled(1, 2)),
+    "rate_of_plain": ("msg/s against none", scaled(1, 2)),
+    "latency_max_ns": ("max ms", scaled(1e-6, 1)),
+    "disk_written_bytes_per_each": ("KB per message", scaled(1e-3, 2)),
     "growth": ("MiB", scaled(1 / MIB, 1)),
     "growth_per_million": ("MiB per million", scaled(1 / MIB, 1)),
     "broker_resident_bytes": ("MiB", scaled(1 / MIB, 1)),
@@ -98,6 +114,7 @@ SHOWN = {
     "ready_seconds": ("s", scaled(1, 2)),
     "seconds": ("s", scaled(1, 3)),
     "disk_written_bytes_per_published_byte": ("B/B", scaled(1, 2)),
+    "disk_written_bytes_per_second": ("MB/s", scaled(1e-6, 1)),
     "folder_segments": ("segments", scaled(1, 1)),
     "folder_beyond_live": ("segments beyond 3 × live", scaled(1, 1)),
 }
@@ -110,6 +127,9 @@ WANTED = {
     "of_raw_sync": "{} × the raw sync rate",
     "p50_of_one_queue": "p50 {} × that to one queue",
     "cpu_of_one_queue": "s/M {} × that of one queue",
+    "cpu_of_fewest": "s/M {} × the first's",
+    "rate_of_plain": "{} × the rate without",
+    "latency_max_ns": "max {} ms",
     "growth": "{} MiB",
     "broker_resident_bytes": "{} MiB",
     "broker_growth_bytes_per_each": "{} KiB",
@@ -120,16 +140,21 @@ WANTED = {
     "folder_beyond_live": "3 × live {} segments",
 }
 
-LEAST_IS_BEST = {figure for figure in SHOWN if figure not in ("per_second", "of_raw_sync")}
+LEAST_IS_BEST = {figure for figure in SHOWN if figure not in ("per_second", "of_raw_sync", "rate_of_plain")}
+# What a case of a group is compared with: its first.
+FIRST = {"direct": "routing-direct-10", "apart": "routing-topic-alone", "ttl": "routing-ttl-none"}
+PAGES = ("benchmarks", "benchmarks-routing")
 
 
 def page(data):
     figures = Figures(data["results"])
-    drawn = charts.draw(figures)
+    name = data.get("asked", {}).get("page", "benchmarks")
+    builds = {"benchmarks": (throughput, latency, queues, weights, churn, lapin), "benchmarks-routing": (cost, flat, bindings, lives, written)}
+    drawn = charts.draw(figures, name)
     parts = [head(data)]
-    for build in (throughput, latency, queues, weights, churn, lapin):
+    for build in builds[name]:
         parts.append(build(figures, drawn))
-    parts.append(foot(data))
+    parts.append(foot(data, name))
     return "\n\n".join(part for part in parts if part) + "\n", drawn
 
 
@@ -139,9 +164,11 @@ def head(data):
     raw = f" Raw 4 KiB overwrite + fdatasync beside the runs: {statistics.median(sync):,.0f}/s, p50 {statistics.median(p50) / 1e3:,.0f} µs." if sync else ""
     cut = left_out(data)
     cut += "".join(f"\n\n**Failed**: {failure.splitlines()[0]}" for failure in data.get("failures", []))
-    return f"""# Benchmarks
+    name = data.get("asked", {}).get("page", "benchmarks")
+    title, command = ("Benchmarks", "make bench") if name == "benchmarks" else ("Benchmarks of routing and copies", f"scripts/bench --page {name}")
+    return f"""# {title}
 
-Written by `make bench`: medians of {data['rounds']} interleaved {'round' if data['rounds'] == 1 else 'rounds'} of {data['seconds']:g} s; where a row says so, RabbitMQ had fewer rounds or fewer objects, for they take it long. {data['machine']}. Menzil {data['menzil']} and RabbitMQ {data['rabbitmq']} (Debian's package), both with their defaults and without plugins, but for the settings named in a row.{raw}{cut}
+Written by `{command}`: medians of {data['rounds']} interleaved {'round' if data['rounds'] == 1 else 'rounds'} of {data['seconds']:g} s; where a row says so, RabbitMQ had fewer rounds or fewer objects, for they take it long. {data['machine']}. Menzil {data['menzil']} and RabbitMQ {data['rabbitmq']} (Debian's package), both with their defaults and without plugins, but for the settings named in a row.{raw}{cut}
 
 **How durable each was.** Menzil confirms a persistent message after `fdatasync`, whatever the queue. RabbitMQ's classic queues confirm without a sync; its quorum queues sync. So the fair peer of a durable row is the quorum queue; the classic queue is shown because it is the default.
 
@@ -302,6 +329,38 @@ def churn(figures, drawn):
         for mode in ("pinned", "unpinned")))
 
 
+def cost(figures, drawn):
+    names = ["broker_cpu_seconds_per_million", "per_second"]
+    return joined("## One match among many bindings", image(drawn, "routing-cost", "CPU seconds per million messages by bindings"),
+                  *(table(figures, section("cost"), mode, names, f"{mode}: s/M · msg/s") for mode in ("pinned", "unpinned")))
+
+
+def flat(figures, drawn):
+    names = ["broker_cpu_seconds_per_million", "cpu_of_fewest"]
+    return joined("## What does not match costs nothing", *(
+        table(figures, section("flat"), mode, names, f"{mode}: s/M · as a multiple of the first of its kind") for mode in ("pinned", "unpinned")))
+
+
+def bindings(figures, drawn):
+    return joined("## Bindings that come and go",
+                  *(table(figures, section("declare"), mode, ["seconds", "per_second"], f"{mode}: s · bindings/s") for mode in ("pinned", "unpinned")),
+                  *(table(figures, section("held"), mode, ["latency_max_ns", "latency_p99_ns"], f"{mode}: confirms one by one beside it: max ms · p99 µs")
+                    for mode in ("pinned", "unpinned")))
+
+
+def lives(figures, drawn):
+    return joined("## Messages that expire", table(figures, section("ttl"), "unpinned", ["per_second", "rate_of_plain", "broker_cpu_seconds_per_million"],
+                                                  "stored: msg/s · as a part of the rate without · s/M"))
+
+
+def written(figures, drawn):
+    names = ["disk_written_bytes_per_published_byte", "disk_written_bytes_per_second"]
+    noise = ("Bytes written are those the disk itself counted while the case ran. ‡ marks rows before which others wrote to it at more than a twentieth of that rate.")
+    return joined("## Bytes written per copy", image(drawn, "fanout", "Bytes written per published byte by matching queues"),
+                  table(figures, section("curve"), "unpinned", names[:1], "bytes written per published byte", compared=False),
+                  table(figures, section("written"), "unpinned", names, "the worked example: bytes written per published byte · MB/s written", compared=False), noise)
+
+
 def lapin(figures, drawn):
     lines = []
     for mode in ("pinned", "unpinned"):
@@ -330,18 +389,21 @@ LAPIN = {
 }
 
 
-def foot(data):
+ON_DISK = ("disk", "written", "curve")
+
+
+def foot(data, name):
     lines = [
         "## Measure a row yourself", "",
-        "`scripts/bench --cases '^KEY$'` measures a row beside RabbitMQ, with `--only menzil` alone; `--rounds 1` is quick. "
+        f"`scripts/bench{'' if name == 'benchmarks' else f' --page {name}'} --cases '^KEY$'` measures a row beside RabbitMQ, with `--only menzil` alone; `--rounds 1` is quick. "
         "Or load a broker of your own: [load.md](load.md).", "",
         "| key | case | `menzil bench amqp --pid PID` and |", "|---|---|---|",
     ]
-    for case in CASES:
+    for case in (case for case in CASES if case.page == name):
         words = f"`{case.words}`" if case.words else ""
         if case.kind == "recovery":
             words += " `--keep`, then SIGKILL and a start"
-        elif case.section == "disk" and words:
+        elif case.section in ON_DISK and words:
             words += " `--data-dir DIR`"
         settings = ", ".join(f"`{name}={value}`" for name, value in case.settings.items())
         lines.append(f"| {case.key} | {case.title} | {words}{f' on a server with {settings}' if settings else ''} |")

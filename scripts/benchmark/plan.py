@@ -34,8 +34,8 @@ class Step:
 
 
 def steps(asked):
-    """`asked` has `cases`, `rounds`, `only` and `pin`, as the command line has them."""
-    chosen = [case for case in CASES if re.search(asked["cases"], case.key)]
+    """`asked` has `cases`, `page`, `rounds`, `only` and `pin`, as the command line has them."""
+    chosen = [case for case in CASES if case.page == asked.get("page", "benchmarks") and re.search(asked["cases"], case.key)]
     for number in range(asked["rounds"]):
         for group in grouped(chosen):
             for mode in modes(group[0], asked["pin"]):

@@ -137,7 +137,7 @@ class Runner:
             words += ["--data-dir", str(node.data_dir())]
         if case.timed:
             words += ["--seconds", str(self.seconds)]
-        others = others_write(node.data_dir()) if case.section == "disk" else None
+        others = others_write(node.data_dir()) if case.section in ("disk", "written", "curve") else None
         rows = self.bench(["amqp", "--uri", uri(node)] + words, pinned)
         row = rows[case.row]
         if others and row.get("disk_written_bytes"):

@@ -20,7 +20,8 @@ BARRIER = 900  # the channel of each connection that asks after queues
 LIMIT = 20.0  # seconds until an answer counts as missing
 ROUNDS = 40
 WRAPPED = re.compile(r",\n +")  # RabbitMQ's pretty printer breaks terms that pass column 80
-GENERATED = re.compile(r"amq\.(gen|ctag)-[A-Za-z0-9_.-]{8,}")
+GENERATED = re.compile(r"amq\.(gen|ctag|rabbitmq\.reply-to)[-.](?!nonsense)[A-Za-z0-9_.+/=-]{8,}")
+MOMENT = re.compile(r"V\(tag='T', value=\d{9,}\)")
 
 
 def properties(props):
@@ -33,6 +34,8 @@ def properties(props):
             first.setdefault(key, value)
         shown["headers"] = sorted((key, value.tag.replace("L", "l"), repr(value.value).replace("tag='L'", "tag='l'"))
                                   for key, value in first.items())
+        shown["headers"] = [(key, tag, MOMENT.sub("when", text) if key == "x-death" else text)
+                            for key, tag, text in shown["headers"]]
     return repr(shown)
 
 
@@ -54,8 +57,11 @@ class Link:
 
 
 class Player:
-    def __init__(self, where, prefix, options):
-        self.where, self.prefix = where, prefix
+    def __init__(self, where, prefix, talk):
+        self.where, self.prefix, options = where, prefix, talk["connections"]
+        self.quiet, self.breath = talk.get("quiet", 2), talk.get("breath", 0.0)
+        self.blind = [self.out(queue) for queue in talk.get("blind", [])]  # whose own counts are up to the broker
+        self.asked = None  # the last reply_to that came in
         self.links = [Link() for _ in options]
         for link, chosen in zip(self.links, options):
             link.options = chosen
@@ -122,18 +128,21 @@ class Player:
 
     # steps
 
-    def play(self, steps):
-        """One dict of what came per step: {"connection/channel": [events]}."""
-        for self.step, step in enumerate(steps):
-            self.seen = {}
-            try:
-                self.do(*step)
-            except (Closed, Timeout):
-                pass  # what the peer said before it closed is read below
-            self.settle()
-            if step[0] == "pipeline":
-                self.cut(step)
-            yield self.seen
+    def act(self, step):
+        """Says what the step says."""
+        self.step += 1
+        self.seen = {}
+        try:
+            self.do(*step)
+        except (Closed, Timeout):
+            pass  # what the peer said before it closed is read when looking
+
+    def look(self, step):
+        """What came since: {"connection/channel": [events]}."""
+        self.settle()
+        if step[0] == "pipeline":
+            self.cut(step)
+        return self.seen
 
     def cut(self, step):
         """What was in flight behind an error of a pipeline is answered by chance: only the error counts, and the
@@ -183,6 +192,13 @@ class Player:
                 time.sleep(0.3)
         elif kind == "handshake":
             self.handshake(*rest)
+        elif kind == "total":
+            self.total(number, *rest)
+        elif kind == "reply":
+            channel, body, flags = rest
+            self.publish(number, channel, "", self.asked or "nobody", body, {"correlation_id": "c"}, flags)
+        elif kind == "reply-declare":
+            self.method(number, rest[0], "queue.declare", {"queue": self.asked or "nobody", "passive": True})
         else:
             raise ValueError(f"no step {kind}")
 
@@ -233,6 +249,19 @@ class Player:
                 del link.pending[channel][other]
         link.conn.send(channel, f"basic.{verb}", delivery_tag=tag, **args)
 
+    def total(self, number, channel, queues, together):
+        """How many messages all of them hold, and, where they belong together, whether one queue has them all."""
+        link = self.channel(number, channel)
+        self.settle()
+        counts = []
+        for queue in queues:
+            if link.conn is None or channel not in link.open:
+                return
+            link.conn.send(channel, "queue.declare", queue=self.out(queue), passive=True)
+            self.collect(link, done=lambda event: event.name == "queue.declare-ok" and not counts.append(event.message_count))
+        held = [count for count in counts if count]
+        self.seen.setdefault(f"{number}/{channel}", []).append(["total", sum(held), len(held) if together else "any"])
+
     def handshake(self, script):
         """A socket of its own: bytes and methods as told, everything that comes back until it is closed."""
         conn = Conn.connect(self.where.host, self.where.port)
@@ -269,6 +298,8 @@ class Player:
     def note(self, where, event, channel=None):
         line = [event.name] + [self.plain(event.name, key, value) for key, value in event.args.items()
                                if not key.startswith("_") and key != "body_size"]
+        if event.name == "queue.purge-ok" and self.blind:
+            line[1:] = ["up to the broker"]
         if event.body is not None:
             line += [self.back(properties(event.props)), event.body.decode("latin-1"), event.body_frames]
         self.seen.setdefault(where, []).append(line)
@@ -320,6 +351,8 @@ class Player:
             raise Closed("end of stream")
 
     def remember(self, link, event, channel):
+        if event.props.get("reply_to", "").startswith("amq.rabbitmq.reply-to."):
+            self.asked = event.props["reply_to"]
         stream = self.back(event.args.get("consumer_tag", "get"))
         if event.name == "basic.get-ok":
             if not link.unacknowledged_gets[channel].pop(0):
@@ -426,10 +459,9 @@ class Player:
             for link in alive:
                 if link.conn is not None:
                     self.confirmed(link)
-            if self.new == 0 and turn >= 1:
+            if self.new == 0 and turn + 1 >= self.quiet:
                 return
-            if turn:
-                time.sleep(0.002 * turn)
+            time.sleep(max(self.breath, 0.002 * turn))
 
     def end(self):
         """Deletes what the conversation made."""
@@ -440,7 +472,7 @@ class Player:
             with Conn.open(self.where, timeout=LIMIT) as conn:
                 for kind, key, listed in (("queue.delete", "queue", names), ("exchange.delete", "exchange", exchanges)):
                     for name in listed:
-                        if not name or (kind == "exchange.delete" and name.startswith("amq.")):
+                        if not name or name.startswith(("amq.rabbitmq.", "pol-")) or (kind == "exchange.delete" and name.startswith("amq.")):
                             continue
                         if 1 not in conn.channels:
                             conn.channel(1)

@@ -64,7 +64,8 @@ def canonical(seen):
 
 class Allowed:
     """The deliberate differences: regular expressions over the step, over any step up to it ("earlier"), and
-    over what side a (RabbitMQ) and side b (Menzil) said at one place. Without "continue" the conversation ends there."""
+    over what side a (RabbitMQ) and side b (Menzil) said at one place, in conversations about some "features"
+    or in all. Without "continue" the conversation ends there."""
 
     def __init__(self, path):
         self.rules = json.loads(path.read_text()) if path else []
@@ -72,10 +73,10 @@ class Allowed:
             for key in ("step", "a", "b", "earlier"):
                 rule[key] = re.compile(rule.get(key, ""), re.DOTALL)
 
-    def rule(self, steps, texts_a, texts_b):
+    def rule(self, feature, steps, texts_a, texts_b):
         """(id, whether the conversation may go on) of the rule that covers this difference, or None."""
         for rule in self.rules:
-            if any(map(rule["earlier"].search, steps)) and rule["step"].search(steps[-1]) and rule["a"].search(texts_a) and rule["b"].search(texts_b):
+            if feature in rule.get("features", [feature]) and any(map(rule["earlier"].search, steps)) and rule["step"].search(steps[-1]) and rule["a"].search(texts_a) and rule["b"].search(texts_b):
                 return rule["id"], rule.get("continue", False)
         return None
 

@@ -129,9 +129,17 @@ pub(crate) fn setup(options: &Options) -> String {
     if options.exchange != ExchangeKind::Default {
         parts.push(options.exchange.name().to_owned());
     }
-    if options.exchange.has_patterns() {
+    if options.exchange.has_patterns() || options.binding_count > options.queue_count {
         parts.push(format!("{} bindings", options.binding_count));
     }
+    if options.reach > 1 {
+        parts.push(format!("{} queues each", options.reach));
+    }
+    parts.extend(
+        options
+            .expiration
+            .map(|(least, most)| format!("expire in {least} to {most} ms")),
+    );
     parts.extend(options.queue_type.clone());
     parts.extend(options.window.map(|window| format!("window {window}")));
     if let Acks::Every(batch) = options.acks {
@@ -236,18 +244,45 @@ fn publisher(
     };
     let (exchange, addresses) = (topology.exchange(), topology.addresses());
     let frame_bytes_max = connection.frame_bytes_max();
-    let round = addresses.iter().map(|address| Publish {
-        channel,
-        exchange: &exchange,
-        routing_key: &address.routing_key,
-        headers: &address.headers,
-        persistent: options.persistent,
-        body_bytes: options.body_bytes,
-        frame_bytes_max,
+    let expirations = expirations(options);
+    let lives = expirations.iter().enumerate();
+    let round = lives.flat_map(|(turn, expiration)| {
+        // Each life with one address of the round, and in all with every one.
+        let here = if expirations.len() == 1 {
+            0..addresses.len()
+        } else {
+            turn % addresses.len()..turn % addresses.len() + 1
+        };
+        let addresses = addresses.get(here).unwrap_or_default();
+        addresses.iter().map(|address| Publish {
+            channel,
+            exchange: &exchange,
+            routing_key: &address.routing_key,
+            headers: &address.headers,
+            persistent: options.persistent,
+            expiration,
+            body_bytes: options.body_bytes,
+            frame_bytes_max,
+        })
     });
     let number = u32::try_from(number).unwrap_or(u32::MAX);
     Publisher::attach(connection, number, round, limits, marks(options))
 }
+
+/// How long messages may live, in turn: neither rising nor falling.
+fn expirations(options: &Options) -> Vec<String> {
+    let Some((least, most)) = options.expiration else {
+        return vec![String::new()];
+    };
+    (0..LIVES)
+        .map(|turn| least + (most - least) * (turn * LIVES_STEP % LIVES) / (LIVES - 1))
+        .map(|milliseconds| milliseconds.to_string())
+        .collect()
+}
+
+const LIVES: u64 = 256;
+/// Odd, so that every life has its turn.
+const LIVES_STEP: u64 = 157;
 
 /// The part of `all` that falls to one of `shares`, so that they add up.
 fn share(all: u64, index: u64, shares: u64) -> u64 {
@@ -307,6 +342,7 @@ impl Held {
             routing_key: &queue,
             headers: &[],
             persistent: true,
+            expiration: "",
             body_bytes: options.body_bytes,
             frame_bytes_max: connection.frame_bytes_max(),
         };
@@ -339,6 +375,18 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lives_are_all_different_and_of_one_length() {
+        let parse = |line: &str| Options::parse(line.split_whitespace().map(str::to_owned));
+        let mut lives = expirations(&parse("--expiration 1000-9999").unwrap());
+        assert!(lives.iter().all(|life| life.len() == 4));
+        lives.sort();
+        assert_eq!((lives[0].as_str(), lives[255].as_str()), ("1000", "9999"));
+        lives.dedup();
+        assert_eq!(lives.len(), 256);
+        assert_eq!(expirations(&parse("").unwrap()), [""]);
+    }
 
     #[test]
     fn shares_add_up() {

@@ -13,6 +13,7 @@ mod backlog;
 mod churn;
 mod connection;
 mod consumer;
+mod deletion;
 mod disk;
 mod engine;
 mod error;
@@ -81,6 +82,7 @@ fn amqp(args: Vec<String>) -> Result<String, BenchError> {
         Kind::Backlog(then) => backlog::measure(&options, then)?,
         Kind::IdleConnections => idle::connections(&options)?,
         Kind::Declare(what) => idle::declared(&options, what)?,
+        Kind::Deletion => deletion::measure(&options)?,
         Kind::Churn(what) => churn::measure(&options, what)?,
     };
     Ok(if options.json {

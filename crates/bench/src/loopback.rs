@@ -182,6 +182,7 @@ fn measure<E: Running>(
         routing_key: ROUTING_KEY,
         headers: &[],
         persistent: false,
+        expiration: "",
         body_bytes,
         frame_bytes_max: FRAME_BYTES_MAX,
     };

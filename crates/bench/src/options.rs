@@ -48,9 +48,14 @@ impl ExchangeKind {
         }
     }
 
-    /// Whether bindings beside those of the queues make sense.
+    /// Whether more than one kind of binding matches a message.
     pub(crate) fn has_patterns(self) -> bool {
         matches!(self, Self::Topic | Self::Headers)
+    }
+
+    /// Whether there may be bindings that match no message.
+    pub(crate) fn has_others(self) -> bool {
+        self.has_patterns() || self == Self::Direct
     }
 }
 
@@ -82,6 +87,12 @@ pub(crate) struct Options {
     pub(crate) exchange: ExchangeKind,
     /// Bindings in all; those beyond one per queue match no message.
     pub(crate) binding_count: u64,
+    /// Those that match nothing have no word in common with the messages.
+    pub(crate) apart: bool,
+    /// Queues of a direct exchange that a message goes to, on average.
+    pub(crate) reach: u64,
+    /// The least and the most milliseconds that messages may live, mixed.
+    pub(crate) expiration: Option<(u64, u64)>,
     pub(crate) body_bytes: usize,
     pub(crate) persistent: bool,
     /// Messages without their confirm per publisher; `None` publishes without confirms.
@@ -141,7 +152,7 @@ impl Options {
         let consumer_default = match scenario.kind {
             Kind::Flow => queue_count,
             Kind::Backlog(_) => 1,
-            Kind::IdleConnections | Kind::Declare(_) | Kind::Churn(_) => 0,
+            Kind::IdleConnections | Kind::Declare(_) | Kind::Churn(_) | Kind::Deletion => 0,
         };
         Ok(Self {
             scenario,
@@ -155,6 +166,9 @@ impl Options {
             held_count: given.held_count.unwrap_or(0),
             exchange: given.exchange.unwrap_or(ExchangeKind::Default),
             binding_count: given.binding_count.unwrap_or(queue_count),
+            apart: given.apart,
+            reach: given.reach.unwrap_or(1),
+            expiration: given.expiration,
             body_bytes: given.body_bytes.unwrap_or(100),
             persistent: given.persistent.unwrap_or(false),
             window: given.window.filter(|window| *window > 0),
@@ -186,7 +200,7 @@ impl Options {
         match (self.consumer_count, self.exchange.copies()) {
             (0, _) => 0,
             (_, true) => self.queue_count,
-            (_, false) => 1,
+            (_, false) => self.reach,
         }
     }
 }
@@ -270,6 +284,11 @@ mod tests {
             ("--check-order --size 8", "--size 20"),
             ("--stamp --consumers 0", "--consumers"),
             ("--bindings 10", "--exchange topic"),
+            ("--reach 6", "--exchange direct"),
+            ("--exchange direct --queues 4 --reach 6", "1 to 4"),
+            ("--exchange direct --apart", "--exchange topic"),
+            ("--expiration soon", "--expiration 1000-5000"),
+            ("--expiration 500-1000", "as many digits"),
             ("--existing", "--name"),
             ("--uri http://x", "amqp://"),
             ("--uri localhost:5672", "write --uri amqp://localhost:5672"),
@@ -330,6 +349,11 @@ mod tests {
             "--scenario confirm --consumers 1 --ack-batch 5",
             "--scenario idle-queues --exchange direct --name x --keep",
             "--scenario churn-bindings --exchange headers --messages 5",
+            "--exchange direct --bindings 1k",
+            "--exchange direct --queues 25 --reach 6",
+            "--scenario topic --apart",
+            "--scenario backlog --expiration 100000-999999",
+            "--scenario delete-exchange --bindings 10 --exchange direct --seconds 1",
         ] {
             assert!(parse(line).is_ok(), "{line}: {:?}", parse(line));
         }

@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     IdleConnections,
     /// Queues, exchanges and bindings are declared, pipelined.
     Declare(Declared),
+    /// An exchange with many bindings goes while messages flow past it.
+    Deletion,
     /// Something is opened and closed, or declared and deleted, over and over.
     Churn(Churned),
 }
@@ -186,6 +188,13 @@ impl Scenario {
             Kind::Declare(Declared::Bindings),
             "--exchange topic --bindings 10000",
             "bindings of mixed patterns, declared pipelined",
+        ),
+        Self::other(
+            "delete-exchange",
+            Kind::Deletion,
+            "--exchange topic --bindings 100000 --persistent --confirm 1 --consumers 0",
+            "confirms one by one while an exchange is deleted that has 100,000 bindings and \
+             nothing to do with them",
         ),
         Self::other(
             "churn-connections",

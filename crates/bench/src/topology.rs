@@ -32,6 +32,8 @@ pub(crate) struct Topology {
     dead_queue_count: u64,
     /// Bindings that match no message.
     other_binding_count: u64,
+    apart: bool,
+    reach: u64,
 }
 
 impl Topology {
@@ -44,11 +46,9 @@ impl Topology {
             queue_type: options.queue_type.clone(),
             queue_count: options.queue_count,
             dead_queue_count: options.dead_queue_count,
-            other_binding_count: if options.exchange.has_patterns() {
-                options.binding_count - options.queue_count
-            } else {
-                0
-            },
+            other_binding_count: options.binding_count.saturating_sub(options.queue_count),
+            apart: options.apart,
+            reach: options.reach,
         }
     }
 
@@ -134,7 +134,28 @@ impl Topology {
         connection.call_all(reached, id::QUEUE_BIND, id::QUEUE_BIND_OK, |index, out| {
             self.put_binding(out, name_at(&queues, index), &self.matching(index, &queues));
         })?;
+        for key in 0..self.queue_count {
+            // The first of those that a key reaches has the binding above.
+            let further = self.reached_by(key) - 1;
+            connection.call_all(further, id::QUEUE_BIND, id::QUEUE_BIND_OK, |index, out| {
+                let queue = self.queue((key + 1 + index) % self.queue_count);
+                self.put_binding(out, &queue, &Binding::key(&self.queue(key)));
+            })?;
+        }
         self.bind_others(connection, 0..self.other_binding_count)
+    }
+
+    /// How many queues the messages of that key go to: two more or less than the average, where
+    /// there is room, so that it is one only on average.
+    fn reached_by(&self, key: u64) -> u64 {
+        let uneven = self.reach > 2
+            && self.reach + 2 <= self.queue_count
+            && self.queue_count.is_multiple_of(5);
+        if uneven {
+            self.reach + key % 5 - 2
+        } else {
+            self.reach
+        }
     }
 
     /// Binds those that match nothing.
@@ -169,6 +190,18 @@ impl Topology {
             .map(drop)
     }
 
+    /// Deletes the exchange, and with it all bindings.
+    pub(crate) fn delete_exchange(&self, connection: &mut Connection) -> Result<(), BenchError> {
+        let exchange = self.exchange();
+        connection
+            .call(id::EXCHANGE_DELETE, id::EXCHANGE_DELETE_OK, |out| {
+                out.extend_from_slice(&[0, 0]);
+                wire::put_short(out, &exchange);
+                out.push(0);
+            })
+            .map(drop)
+    }
+
     /// Deletes everything, there or not.
     pub(crate) fn delete(&self, options: &Options) -> Result<(), BenchError> {
         let mut connection = Connection::open(&options.target)?;
@@ -183,13 +216,8 @@ impl Topology {
                 out.push(0);
             },
         )?;
-        let exchange = self.exchange();
-        if !exchange.is_empty() {
-            connection.call(id::EXCHANGE_DELETE, id::EXCHANGE_DELETE_OK, |out| {
-                out.extend_from_slice(&[0, 0]);
-                wire::put_short(out, &exchange);
-                out.push(0);
-            })?;
+        if self.kind != ExchangeKind::Default {
+            self.delete_exchange(&mut connection)?;
         }
         connection.close(&[]);
         Ok(())
@@ -219,7 +247,8 @@ impl Topology {
     /// Queues that messages reach, those without consumers behind, then the one they do not reach.
     fn all_queues(&self) -> Vec<String> {
         let dead = (0..self.dead_queue_count).map(|index| format!("{}.dead.{index}", self.name));
-        let elsewhere = self.kind.has_patterns().then(|| self.elsewhere());
+        let has_elsewhere = self.kind.has_patterns() || self.other_binding_count > 0;
+        let elsewhere = has_elsewhere.then(|| self.elsewhere());
         let alive = (0..self.queue_count).map(|index| self.queue(index));
         alive.chain(dead).chain(elsewhere).collect()
     }
@@ -264,6 +293,18 @@ impl Topology {
                     ("kind", value.clone()),
                     ("planet", value),
                 ]
+            });
+        }
+        if self.kind == ExchangeKind::Direct {
+            return Binding::key(&format!("other{index}"));
+        }
+        if self.apart {
+            return Binding::key(&match index % 5 {
+                0 => format!("invoice.us.step{index}"),
+                1 => format!("invoice.*.step{index}"),
+                2 => format!("invoice.stock{index}.#"),
+                3 => format!("invoice.#.region{index}.paid"),
+                _ => format!("invoice.step{index}.*"),
             });
         }
         // Exact ones, one word open, the end open, the beginning open: none ends in `.created`
@@ -334,6 +375,15 @@ mod tests {
             keys.dedup();
             assert_eq!(keys.len() as u64, queues);
         }
+    }
+
+    #[test]
+    fn keys_reach_as_many_queues_as_asked_on_average() {
+        let uneven = topology("--exchange direct --queues 25 --reach 6");
+        let reached: Vec<u64> = (0..25).map(|key| uneven.reached_by(key)).collect();
+        assert_eq!(reached.iter().sum::<u64>(), 25 * 6);
+        assert_eq!(reached[..5], [4, 5, 6, 7, 8]);
+        assert_eq!(topology("--exchange direct --queues 3").reached_by(2), 1);
     }
 
     #[test]

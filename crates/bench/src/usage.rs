@@ -81,8 +81,10 @@ Who
   --exchange TYPE       default, direct: a message goes to one queue, in turn
                         fanout, topic, headers: each goes to all --queues
   --matches N           topic, headers: the same as --queues
-  --bindings N          topic, headers: bindings in all; those beyond --queues
-                        do not match
+  --bindings N          topic, headers, direct: bindings in all; those beyond
+                        --queues do not match
+  --apart               topic: those have no word in common with the messages
+  --reach N             direct: a message goes to N of the --queues, on average
   --dead-queues N       queues more that get a copy of each message and have no
                         consumer (0)
   --hold N              messages delivered in a queue of their own and never
@@ -91,6 +93,7 @@ Who
 What
   --size BYTES          of a body (100)
   --persistent          messages that must survive; the default is --transient
+  --expiration MS-MS    messages may live so many milliseconds, mixed
   --confirm N           publisher confirms, at most N messages unconfirmed per
                         publisher (0: none)
   --ack auto|manual     (auto)
@@ -187,7 +190,7 @@ fn section_of(kind: Kind) -> &'static str {
         Kind::Flow => "Scenarios: messages that flow",
         Kind::Backlog(_) => "Scenarios: messages that lie",
         Kind::IdleConnections | Kind::Declare(_) => "Scenarios: things that do nothing",
-        Kind::Churn(_) => "Scenarios: things that come and go",
+        Kind::Churn(_) | Kind::Deletion => "Scenarios: things that come and go",
     }
 }
 

@@ -15,6 +15,7 @@ const FRAME_END: u8 = 0xCE;
 const CLASS_BASIC: u16 = 60;
 const FLAG_HEADERS: u16 = 1 << 13;
 const FLAG_DELIVERY_MODE: u16 = 1 << 12;
+const FLAG_EXPIRATION: u16 = 1 << 8;
 
 /// `(class, method)` of the methods this program speaks.
 pub(crate) mod id {
@@ -218,6 +219,8 @@ pub(crate) struct Publish<'a> {
     /// The `headers` property; left out where there are none.
     pub(crate) headers: &'a [(&'static str, String)],
     pub(crate) persistent: bool,
+    /// The `expiration` property; left out where it is empty.
+    pub(crate) expiration: &'a str,
     pub(crate) body_bytes: usize,
     pub(crate) frame_bytes_max: usize,
 }
@@ -240,7 +243,12 @@ impl Publish<'_> {
             } else {
                 FLAG_HEADERS
             };
-            out.extend_from_slice(&(headers | FLAG_DELIVERY_MODE).to_be_bytes());
+            let expiration = if self.expiration.is_empty() {
+                0
+            } else {
+                FLAG_EXPIRATION
+            };
+            out.extend_from_slice(&(headers | FLAG_DELIVERY_MODE | expiration).to_be_bytes());
             if headers != 0 {
                 put_long(out, |table| {
                     for (key, value) in self.headers {
@@ -249,6 +257,9 @@ impl Publish<'_> {
                 });
             }
             out.push(if self.persistent { 2 } else { 1 });
+            if expiration != 0 {
+                put_short(out, self.expiration);
+            }
         });
         let mut left = self.body_bytes;
         while left > 0 {
@@ -283,6 +294,7 @@ mod tests {
         routing_key: "key",
         headers: &[],
         persistent: true,
+        expiration: "",
         body_bytes: 10_000,
         frame_bytes_max: 4096,
     };
@@ -336,10 +348,11 @@ mod tests {
     }
 
     #[test]
-    fn headers_come_before_the_delivery_mode() {
+    fn headers_come_before_the_delivery_mode_and_the_expiration_behind_it() {
         let headers = [("k", "v".to_owned())];
         let publish = Publish {
             headers: &headers,
+            expiration: "60",
             ..PUBLISH
         };
         let mut bytes = Vec::new();
@@ -350,7 +363,7 @@ mod tests {
         let table = [0, 0, 0, 8, 1, b'k', b'S', 0, 0, 0, 1, b'v'];
         assert_eq!(
             header.payload[12..],
-            [&[0x30, 0], &table[..], &[2]].concat()
+            [&[0x31, 0], &table[..], &[2, 2, b'6', b'0']].concat()
         );
     }
 

@@ -13,6 +13,8 @@ pub struct Counters {
     pub unroutable_returned: u64,
     /// Publishes that a queue refused.
     pub refused: u64,
+    /// Entries that were not stored because their queue had the message already.
+    pub deduplicated: u64,
     /// Confirms decided.
     pub confirmed: u64,
     /// Nacks decided.
@@ -31,6 +33,15 @@ pub struct Counters {
     pub expired: u64,
     /// Entries that a length limit dropped.
     pub overflowed: u64,
+    /// Entries that came back more often than a delivery limit allows.
+    pub limited: u64,
+    /// Dead letters that reached a queue.
+    pub dead_lettered: u64,
+    /// Dead letters that were dropped: no such exchange, no queue, or only queues that they went
+    /// round already.
+    pub dead_letters_dropped: u64,
+    /// Dead letters that a queue refused and that did not wait for it.
+    pub dead_letters_refused: u64,
     /// Entries whose record cannot be read.
     pub damaged: u64,
     /// Messages read back from the journal.

@@ -16,9 +16,9 @@ use menzil_model::{Name, QueueId, Sequence, Table, Value};
 
 use crate::command::ChannelKey;
 use crate::effect::Reply;
-use crate::queue::Seen;
+use crate::queue::{Scanned, place_at};
 use crate::refusal::{Object, Refusal};
-use crate::store::{milliseconds_of, place_at};
+use crate::store::milliseconds_of;
 
 pub(crate) use found::{Found, Piece};
 pub(crate) use probe::Probe;
@@ -77,6 +77,9 @@ impl From {
     }
 }
 
+/// By queue, and in a queue with priorities by priority.
+pub(crate) type AllFound = BTreeMap<(QueueId, u8), Found>;
+
 /// Who waits for it.
 #[derive(Debug)]
 pub(crate) struct Asker {
@@ -105,12 +108,14 @@ pub(crate) struct Replay {
     pub(crate) next: Sequence,
     /// What came since it began has this place or a later one: it is looked at as it comes.
     pub(crate) end: Sequence,
-    /// What matches, by queue.
-    pub(crate) found: BTreeMap<QueueId, Found>,
+    /// It has to look into messages.
+    pub(crate) reads: bool,
+    /// What matches, by queue and class of places.
+    pub(crate) found: AllFound,
     /// The same of what came since.
-    pub(crate) live: BTreeMap<QueueId, Found>,
+    pub(crate) live: AllFound,
     /// Entries whose messages were asked for.
-    pub(crate) waits_for: Option<Vec<Seen>>,
+    pub(crate) waits_for: Option<Vec<Scanned>>,
 }
 
 impl Replay {
@@ -124,7 +129,7 @@ impl Replay {
     }
 
     /// Goes on behind, or before, these entries.
-    pub(crate) fn pass(&mut self, entries: &[Seen]) {
+    pub(crate) fn pass(&mut self, entries: &[Scanned]) {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
             return;
         };

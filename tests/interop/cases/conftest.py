@@ -142,3 +142,20 @@ def put(conn, queue, *bodies, props=None):
         event = conn.expect(channel, "basic.ack")
         confirmed = max(confirmed + 1, event.delivery_tag if event.multiple else 0)
     conn.call(channel, "channel.close", reply_code=200)
+
+
+def dead_letters_to(queue, **arguments):
+    """Arguments of a queue whose dead messages go to that queue, through the default exchange."""
+    return {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue, **arguments}
+
+
+def deaths(event):
+    """[(queue, reason, count)] of x-death, as it stands there: newest first."""
+    return [(death["queue"], death["reason"], death["count"]) for death in event.props["headers"].plain()["x-death"]]
+
+
+def arrival(conn, channel, queue, until):
+    """The next message of the queue, once it is there; taken with no-ack."""
+    return until(lambda: next(filter(lambda event: event.name == "basic.get-ok",
+                                     [conn.call(channel, "basic.get", queue=queue, no_ack=True)]), None),
+                 f"a message in {queue}", pause=0.05)

@@ -1,6 +1,6 @@
 """A07: a message without a limit at the head must not stop the expiry of those behind it for good."""
 
-from conftest import declare, get_all, ready_count
+from conftest import declare, get_all, put, ready_count
 
 import pytest
 
@@ -36,8 +36,8 @@ def test_a07_with_the_head_unacknowledged_then_acknowledged(conn, queue, until):
 def test_a07_after_a_purge(conn, queue, until):
     channel, queue = queue
     conn.call(channel, "queue.purge", queue=queue)
-    conn.publish(channel, "", queue, b"m3", {"expiration": "500"})
-    conn.publish(channel, "", queue, b"m4")
+    put(conn, queue, b"m3", props={"expiration": "500"})
+    put(conn, queue, b"m4")
     until(lambda: ready_count(conn, channel, queue) == 1, "m3 expires")
     assert get_all(conn, channel, queue) == [b"m4"]
 

@@ -1,7 +1,7 @@
 //! What an option may be, alone and beside others. Every refusal says what to write.
 
 use super::words::refuse;
-use super::{Acks, Options};
+use super::{Acks, ExchangeKind, Options};
 use crate::BenchError;
 use crate::consumer::ORDER_BYTES;
 use crate::publisher::STAMP_BYTES;
@@ -104,11 +104,23 @@ impl Options {
     }
 
     fn check_topology(&self) -> Result<(), BenchError> {
-        if self.binding_count != self.queue_count && !self.exchange.has_patterns() {
+        if self.binding_count != self.queue_count && !self.exchange.has_others() {
             return refuse(
-                "--bindings beyond one for each queue need patterns; write --exchange topic or \
-                 --exchange headers",
+                "--bindings beyond one for each queue need others to match; write --exchange \
+                 topic, --exchange headers or --exchange direct",
             );
+        }
+        if self.apart && self.exchange != ExchangeKind::Topic {
+            return refuse("--apart is about words; write --exchange topic");
+        }
+        if self.reach != 1 && self.exchange != ExchangeKind::Direct {
+            return refuse("--reach is about equal keys; write --exchange direct");
+        }
+        if self.reach == 0 || self.reach > self.queue_count {
+            return refuse(format!(
+                "--reach is 1 to {}, the --queues there are",
+                self.queue_count
+            ));
         }
         if self.binding_count < self.queue_count {
             return refuse(format!(
@@ -118,6 +130,9 @@ impl Options {
         }
         if self.exchange.copies() && self.queue_count > 10_000 {
             return refuse("one message to more than 10000 queues is too much; write --queues 32");
+        }
+        if self.expiration.is_some() && self.queue_count > 256 {
+            return refuse("--expiration goes with --queues 256 or fewer");
         }
         if self.dead_queue_count > 0 && !self.exchange.copies() {
             return refuse("--dead-queues get copies of each message; write --exchange fanout");
@@ -134,6 +149,15 @@ impl Options {
     fn check_kind(&self) -> Result<(), BenchError> {
         match self.scenario.kind {
             Kind::Flow => Ok(()),
+            Kind::Deletion => {
+                if self.window.is_none() || self.consumer_count > 0 || !self.exchange.has_others() {
+                    return refuse(
+                        "what is asked is the time to a confirm while an exchange with bindings \
+                         goes; write --confirm 1 --exchange topic without --consumers",
+                    );
+                }
+                Ok(())
+            }
             Kind::Backlog(then) => {
                 if then == Then::Drain && self.consumer_count == 0 {
                     return refuse("a drain needs --consumers 1 or more");

@@ -22,6 +22,21 @@ const DECLARED: &[&str] = &[
     "keep",
 ];
 
+/// What a run heeds that deletes an exchange.
+const DELETION: &[&str] = &[
+    "publishers",
+    "size",
+    "persistent",
+    "transient",
+    "confirm",
+    "rate",
+    "seconds",
+    "warmup",
+    "exchange",
+    "bindings",
+    "queue-type",
+];
+
 impl Options {
     /// Refuses the first of the user's words, names with their values, that does nothing.
     pub(super) fn check_idle(&self, words: &[(String, String)]) -> Result<(), BenchError> {
@@ -51,10 +66,11 @@ impl Options {
         let scenario = self.scenario.name;
         match self.scenario.kind {
             Kind::Flow => self.idle_in_flow(name, value, wrote("ack-batch")),
+            Kind::Deletion => not_among(name, scenario, DELETION),
             Kind::Backlog(then) => {
                 let consumes = then == Then::Drain;
                 let is_idle = match name {
-                    "seconds" | "warmup" | "hold" | "backlog" => true,
+                    "seconds" | "warmup" | "hold" | "backlog" | "reach" => true,
                     "consumers" | "ack" | "ack-batch" | "prefetch" | "stamp" | "check-order" => {
                         !consumes
                     }

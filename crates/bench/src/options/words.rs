@@ -21,6 +21,8 @@ const VALUED: &[(&str, &str)] = &[
     ("hold", "N"),
     ("exchange", "TYPE"),
     ("bindings", "N"),
+    ("reach", "N"),
+    ("expiration", "MS-MS"),
     ("size", "BYTES"),
     ("confirm", "N"),
     ("prefetch", "N"),
@@ -40,6 +42,7 @@ const FLAGS: &[&str] = &[
     "persistent",
     "transient",
     "stamp",
+    "apart",
     "check-order",
     "keep",
     "existing",
@@ -72,6 +75,9 @@ pub(super) struct Given {
     pub(super) held_count: Option<u64>,
     pub(super) exchange: Option<ExchangeKind>,
     pub(super) binding_count: Option<u64>,
+    pub(super) apart: bool,
+    pub(super) reach: Option<u64>,
+    pub(super) expiration: Option<(u64, u64)>,
     pub(super) body_bytes: Option<usize>,
     pub(super) persistent: Option<bool>,
     pub(super) window: Option<u64>,
@@ -177,6 +183,7 @@ impl Given {
             "persistent" => self.persistent = Some(true),
             "transient" => self.persistent = Some(false),
             "stamp" => self.stamped = true,
+            "apart" => self.apart = true,
             "check-order" => self.order_checked = true,
             "keep" => self.keep = true,
             "existing" => self.existing = true,
@@ -197,6 +204,8 @@ impl Given {
             "hold" => self.held_count = Some(number(name, value)?),
             "exchange" => self.exchange = Some(exchange(value)?),
             "bindings" => self.binding_count = Some(number(name, value)?),
+            "reach" => self.reach = Some(number(name, value)?),
+            "expiration" => self.expiration = Some(span(value)?),
             "size" => self.body_bytes = Some(crate::numbers::length(bytes(name, value)?)),
             "confirm" => self.window = Some(number(name, value)?),
             "prefetch" => self.prefetch_count = Some(narrow(name, number(name, value)?)?),
@@ -296,6 +305,20 @@ fn exchange(value: &str) -> Result<ExchangeKind, BenchError> {
             },
             |(_, kind)| Ok(*kind),
         )
+}
+
+/// `5000` or `1000-5000`, of as many digits, so that messages have one length.
+fn span(value: &str) -> Result<(u64, u64), BenchError> {
+    let (least, most) = value.split_once('-').unwrap_or((value, value));
+    let Some((first, last)) = least.parse().ok().zip(most.parse().ok()) else {
+        return refuse(format!(
+            "--expiration {value:?} is no span of milliseconds; write --expiration 1000-5000"
+        ));
+    };
+    if least.len() != most.len() || first > last {
+        return refuse("--expiration goes from less to more, both of as many digits");
+    }
+    Ok((first, last))
 }
 
 fn acks(value: &str) -> Result<bool, BenchError> {

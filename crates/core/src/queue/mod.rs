@@ -1,10 +1,15 @@
 //! One queue: its settings, its order, its consumers.
 
+mod dying;
 mod index;
 mod item;
+mod key;
+mod mark;
+mod order;
 mod page;
 mod settings;
 mod unsettled;
+mod window;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,73 +24,17 @@ use crate::releases::Releases;
 use crate::scratch::Shelf;
 use crate::settling::Settling;
 use crate::spare::Spare;
-use crate::store::{self, Retention, Store};
+use crate::store::{Retention, Store};
+use mark::Marks;
 
-pub(crate) use index::{Body, Gone, Index, RunMax, Seen, needs_of};
+pub(crate) use dying::Dying;
+pub(crate) use index::{Body, Gone, Index, Remains, RunMax, Scanned, needs_of};
 pub(crate) use item::Item;
+pub(crate) use key::key_of;
+pub(crate) use order::{Order, place_at, time_of};
 pub(crate) use page::{Form, Page};
-pub(crate) use settings::{Arguments, Overflow, Settings, compared, parse_expiration};
-
-/// Room that a `Delivering` fact reserves ahead of what goes out, in entries.
-const DELIVERING_AHEAD: u64 = 4096;
-
-/// Which entries may have been delivered, as far as the journal knows: the last two
-/// `Delivering` facts, and how far deliveries really went.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mark {
-    below: u64,
-    index: u64,
-    earlier_below: u64,
-    earlier_index: u64,
-    /// One past the highest durable sequence that went out.
-    delivered_below: u64,
-}
-
-impl Mark {
-    /// Takes in a `Delivering` fact.
-    pub(crate) fn advance(&mut self, below: u64, index: u64) {
-        self.earlier_below = self.below.min(below);
-        self.earlier_index = self.index;
-        self.below = below;
-        self.index = index;
-    }
-
-    /// The new end of the reserved room, where one is due before or soon after `sequence`
-    /// goes out.
-    pub(crate) fn due(&self, sequence: Sequence) -> Option<Sequence> {
-        (sequence.0 + DELIVERING_AHEAD / 2 >= self.below)
-            .then_some(Sequence(sequence.0 + DELIVERING_AHEAD))
-    }
-
-    /// Notes that a durable entry goes out, and tells which index it waits for.
-    pub(crate) fn deliver(&mut self, sequence: Sequence) -> u64 {
-        self.delivered_below = self.delivered_below.max(sequence.0 + 1);
-        if sequence.0 < self.earlier_below {
-            self.earlier_index
-        } else {
-            self.index
-        }
-    }
-
-    /// The first sequence that was certainly not delivered.
-    pub(crate) fn below(&self) -> u64 {
-        self.below
-    }
-
-    /// The exact value, where it is below what is reserved.
-    pub(crate) fn exact(&self) -> Option<Sequence> {
-        (self.delivered_below < self.below).then_some(Sequence(self.delivered_below))
-    }
-
-    /// After recovery every entry below the mark counts as delivered; `next` is the next
-    /// sequence to give out, and what gets it was not.
-    pub(crate) fn recovered(&mut self, next: u64) {
-        self.delivered_below = self.below.min(next);
-        self.earlier_below = self.below;
-        self.index = 0;
-        self.earlier_index = 0;
-    }
-}
+pub(crate) use settings::{Arguments, DeadLetters, Overflow, Settings, compared, parse_expiration};
+pub(crate) use window::{FrozenWindow, Seen, Windows};
 
 /// See the module.
 ///
@@ -94,17 +43,18 @@ impl Mark {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Queue {
-    /// The next sequence to give out.
+    /// The counter of what arrives: where that is the order, the next sequence to give out.
     pub(crate) next_sequence: u64,
     /// In the order of their turns.
     pub(crate) consumers: VecDeque<Taker>,
     /// What the shard's memory for messages knows of it.
     pub(crate) content: Holding,
     pub(crate) counters: QueueCounters,
-    pub(crate) mark: Mark,
+    pub(crate) mark: Marks,
+    pub(crate) order: Order,
+    pub(crate) index: Index,
     /// The deadline that stands in the shard's timers.
     pub(crate) timer: Option<u64>,
-    pub(crate) index: Index,
     pub(crate) definition: QueueDefinition,
     pub(crate) settings: Settings,
     /// Owner of an exclusive queue.
@@ -113,6 +63,10 @@ pub(crate) struct Queue {
     pub(crate) unused_since: u64,
     /// The one consumer that asked to be alone.
     pub(crate) exclusive_consumer: bool,
+    /// Entries on their way to the dead-letter exchange.
+    pub(crate) dying: Option<Box<Dying>>,
+    /// What it remembers of messages, if it deduplicates and had some.
+    pub(crate) windows: Option<Box<Windows>>,
     /// What a hidden queue of an exchange has besides.
     pub(crate) store: Option<Box<Store>>,
 }
@@ -141,12 +95,19 @@ pub struct QueueCounters {
     pub expired: u64,
     /// Entries that a length limit dropped.
     pub overflowed: u64,
+    /// Entries that came back more often than the delivery limit allows.
+    pub limited: u64,
+    /// Of those that were rejected, expired, dropped or limited: how many reached a queue
+    /// through the dead-letter exchange.
+    pub dead_lettered: u64,
     /// Entries purged.
     pub purged: u64,
     /// Entries whose record cannot be read any more.
     pub damaged: u64,
     /// Publishes that the queue refused.
     pub refused: u64,
+    /// Publishes that it did not store because it had the message already.
+    pub deduplicated: u64,
 }
 
 impl QueueCounters {
@@ -156,6 +117,7 @@ impl QueueCounters {
             + self.rejected
             + self.expired
             + self.overflowed
+            + self.limited
             + self.purged
             + self.damaged
     }
@@ -168,19 +130,23 @@ impl Queue {
         page_entries: usize,
         shelf: Arc<Shelf>,
     ) -> Self {
+        let order = Order::of_priorities(settings.priority_max);
         Self {
             index: Index::new(page_entries, definition.durable, shelf),
             definition,
             settings,
             content: Holding::default(),
             next_sequence: 1,
-            mark: Mark::default(),
+            mark: Marks::new(order),
+            order,
             owner: None,
             consumers: VecDeque::new(),
             exclusive_consumer: false,
+            dying: None,
             unused_since: 0,
             timer: None,
             counters: QueueCounters::default(),
+            windows: None,
             store: None,
         }
     }
@@ -205,26 +171,73 @@ impl Queue {
             readers: 0,
         };
         Self {
+            order: Order::Time,
             store: Some(Box::new(store)),
             ..Self::new(definition, Settings::default(), page_entries, shelf)
         }
     }
 
-    /// The place of a message that comes now, behind `pending` others that have theirs.
-    #[inline]
-    pub(crate) fn place(&self, id: QueueId, now: u64, pending: u64) -> Sequence {
-        let next = if id.is_store() {
-            self.next_sequence.max(store::place_at(now).0)
-        } else {
-            self.next_sequence
+    /// Remembers what a message that it stores is known by.
+    pub(crate) fn remember(&mut self, seen: Seen, durable: bool) {
+        let Some(rule) = self.settings.deduplication.as_deref() else {
+            return;
         };
-        Sequence(next + pending)
+        let windows = self.windows.get_or_insert_with(|| Windows::new(rule));
+        let window = if durable {
+            &mut windows.durable
+        } else {
+            &mut windows.transient
+        };
+        window.add(seen, rule);
+    }
+
+    /// What a checkpoint has of the keys that it remembers.
+    pub(crate) fn freeze_window(&self) -> Option<FrozenWindow> {
+        let rule = self.settings.deduplication.as_deref()?;
+        Some(self.windows.as_ref()?.durable.freeze(rule))
+    }
+
+    /// How many of them there are.
+    pub(crate) fn keys_remembered(&self) -> u64 {
+        let windows = self.windows.as_ref();
+        windows.map_or(0, |windows| windows.durable.len())
     }
 
     /// Reads a little of each line of memory that an entry which is put in needs.
     #[inline]
     pub(crate) fn touch(&self) -> u64 {
         self.next_sequence ^ self.index.touch()
+    }
+
+    /// The place of a message with that priority that comes now, behind `pending` others that
+    /// have theirs.
+    pub(crate) fn place(&self, priority: u8, now: u64, pending: u64) -> Sequence {
+        match self.order {
+            Order::Arrival => Sequence(self.next_sequence + pending),
+            Order::Priority(max) => {
+                order::place_of(priority.min(max), self.next_sequence + pending)
+            }
+            Order::Time => Sequence(self.next_sequence.max(place_at(now).0) + pending),
+        }
+    }
+
+    /// The place of what goes out next: where nothing waits, of what may come first.
+    pub(crate) fn next_out(&self) -> Sequence {
+        let head = self.index.head().map(|head| head.sequence);
+        head.unwrap_or_else(|| self.place(0, 0, 0))
+    }
+
+    /// A place was given out.
+    pub(crate) fn note_place(&mut self, sequence: Sequence) {
+        let next = self.order.counter(sequence).saturating_add(1);
+        self.next_sequence = self.next_sequence.max(next);
+    }
+
+    /// After recovery: what was noted as delivered may have been.
+    pub(crate) fn recovered(&mut self, now: u64) {
+        self.unused_since = now;
+        let below = self.mark.recovered(self.next_sequence);
+        self.index.recovered(below);
     }
 
     /// Whether it survives a restart.
@@ -295,8 +308,12 @@ impl Queue {
     pub(crate) fn is_over(&self, pending: u64, pending_bytes: u64) -> bool {
         let count = self.index.ready_count() + pending;
         let bytes = self.index.ready_bytes() + pending_bytes;
-        self.settings.length_max.is_some_and(|max| count > max)
-            || self.settings.bytes_max.is_some_and(|max| bytes > max)
+        self.settings.is_over(count, bytes)
+    }
+
+    /// Whether its oldest entries go where there are too many.
+    pub(crate) fn sheds(&self) -> bool {
+        self.settings.overflow == Overflow::DropHead && self.is_limited()
     }
 
     /// When an entry that comes now leaves by itself, if its message lives that long.
@@ -314,6 +331,7 @@ impl Queue {
             || self.settings.expires.is_some()
             || self.next_expiry().is_some()
             || self.store.is_some()
+            || self.dying.is_some()
     }
 
     /// When the first ready entry leaves by itself, or earlier.
@@ -333,8 +351,23 @@ impl Queue {
     /// When the first entry of a store is too old to be kept.
     fn ages_at(&self) -> Option<u64> {
         let store = self.store.as_deref().filter(|store| store.readers == 0)?;
-        let came_at = store::time_of(self.index.head()?.sequence);
+        let came_at = time_of(self.index.head()?.sequence);
         Some(came_at.saturating_add(store.retention.age_max?))
+    }
+
+    /// Whether entries that leave it unacknowledged go to an exchange.
+    pub(crate) fn dead_letters(&self) -> bool {
+        self.settings.dead_letters.is_some()
+    }
+
+    /// Entries that are to die.
+    pub(crate) fn dying_count(&self) -> u64 {
+        self.dying.as_deref().map_or(0, |dying| dying.len() as u64)
+    }
+
+    /// Room for entries that are to die.
+    pub(crate) fn room_to_die(&self) -> usize {
+        self.dying.as_deref().map_or(Dying::MAX, Dying::room)
     }
 
     /// When something is to happen by itself.
@@ -343,7 +376,13 @@ impl Queue {
             Some(time) if self.consumers.is_empty() => Some(self.unused_since + time),
             _ => None,
         };
-        [lease, self.next_expiry(), self.ages_at()]
+        let (expiry, retry) = match self.dying.as_deref() {
+            // Nothing expires before there is room for it.
+            Some(dying) if dying.room() == 0 => (None, dying.retry_at()),
+            Some(dying) => (self.next_expiry(), dying.retry_at()),
+            None => (self.next_expiry(), None),
+        };
+        [lease, expiry, retry, self.ages_at()]
             .into_iter()
             .flatten()
             .min()
@@ -352,6 +391,10 @@ impl Queue {
     /// Checks sums and order; for tests.
     pub(crate) fn check_invariants(&self) {
         self.index.check_invariants();
+        if let Some(windows) = &self.windows {
+            windows.durable.check_invariants();
+            windows.transient.check_invariants();
+        }
         assert_eq!(
             self.counters.entered,
             self.counters.left() + self.index.len(),
@@ -359,7 +402,7 @@ impl Queue {
             self.definition.name
         );
         for item in self.index.items() {
-            assert!(item.sequence.0 < self.next_sequence);
+            assert!(self.order.counter(item.sequence) < self.next_sequence);
             assert!(self.definition.durable || !item.durable);
         }
     }

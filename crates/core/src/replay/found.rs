@@ -38,6 +38,11 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// How many they are.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Adds one behind the others, or with `before` always before them.
     pub(crate) fn add(&mut self, item: Item, content: Option<Arc<Message>>, before: bool) {
         self.count += 1;

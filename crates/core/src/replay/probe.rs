@@ -70,9 +70,12 @@ impl Probe {
             targets: Targets::new(),
         };
         probe.topology.declare_exchange(probe.source.clone());
-        let others = topology.bindings_from(source.id);
-        for other in others.filter(|_| is_shared(source.kind)) {
-            probe.add(other, &name_of);
+        if is_shared(source.kind) {
+            let mut others: Vec<_> = topology.ranked_bindings_from(source.id).collect();
+            others.sort_by_key(|(rank, _)| *rank);
+            for (_, other) in others {
+                probe.add(other, &name_of);
+            }
         }
         probe.add(binding, &name_of);
         if let Destination::Exchange(exchange) = binding.destination {

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use menzil_model::fact::{Origin, Packed, Published, QueueDefinition, Range, Why};
+use menzil_model::fact::{Origin, Packed, Published, QueueDefinition, Range, SeenKey, Why};
 use menzil_model::{Fact, QueueId, Sequence};
 
 use super::Shard;
-use crate::queue::{Item, Queue, Settings};
+use crate::queue::{Item, Queue, Seen, Settings};
 use crate::releases::Counted;
 use crate::slots::Place;
 
@@ -49,6 +49,7 @@ impl Shard {
             Fact::Page { queue, entries } | Fact::Copied { queue, entries } => {
                 self.apply_page(queue, entries);
             }
+            Fact::Seen { queue, keys } => self.apply_seen(queue, &keys),
             Fact::Settled { queue, ranges, why } => self.apply_settled(queue, &ranges, why),
             Fact::Delivering { queue, below } => self.apply_delivering(origin.index, queue, below),
             Fact::Group(_) => debug_assert!(false, "groups do not nest"),
@@ -59,7 +60,7 @@ impl Shard {
             Fact::QueueState { queue, next, below } => {
                 if let Some(queue) = self.queues.get_mut(&queue) {
                     queue.next_sequence = next.0;
-                    queue.mark.advance(below.0, 0);
+                    queue.mark.advance(below, 0);
                 }
             }
         }
@@ -100,6 +101,7 @@ impl Shard {
             mut message,
             extent,
             entries,
+            keys,
         } = published;
         let stored = entries.iter().any(|entry| entry.durable);
         let origin = if stored { origin } else { Origin::default() };
@@ -117,7 +119,7 @@ impl Shard {
                 self.releases.entry(&item);
                 continue;
             };
-            queue.next_sequence = queue.next_sequence.max(entry.sequence.0 + 1);
+            queue.note_place(entry.sequence);
             queue.counters.entered += 1;
             let content = if at == last {
                 message.take()
@@ -132,6 +134,20 @@ impl Shard {
                 self.arrived.push((entry.queue, item, Arc::clone(message)));
             }
             queue.index.insert(item, content, reach);
+            let key = keys.as_deref().and_then(|keys| keys.in_queue(entry.queue));
+            if let (Some(keys), Some(key)) = (keys.as_deref(), key) {
+                let (at, index) = (keys.at, if entry.durable { origin.index } else { 0 });
+                queue.remember(Seen { key, at, index }, entry.durable);
+            }
+        }
+    }
+
+    fn apply_seen(&mut self, queue: QueueId, keys: &[SeenKey]) {
+        let Some(queue) = self.queues.get_mut(&queue) else {
+            return;
+        };
+        for &SeenKey { key, at } in keys {
+            queue.remember(Seen { key, at, index: 0 }, true);
         }
     }
 
@@ -140,7 +156,7 @@ impl Shard {
             return;
         };
         let summary = entries.summary();
-        queue.next_sequence = queue.next_sequence.max(summary.last.0.saturating_add(1));
+        queue.note_place(summary.last);
         queue.counters.entered += summary.count;
         queue.index.load(entries, summary);
     }
@@ -162,6 +178,7 @@ impl Shard {
             Why::Rejected => (&mut queue.rejected, &mut shard.rejected),
             Why::Expired => (&mut queue.expired, &mut shard.expired),
             Why::Overflow => (&mut queue.overflowed, &mut shard.overflowed),
+            Why::DeliveryLimit => (&mut queue.limited, &mut shard.limited),
             Why::Damaged => (&mut queue.damaged, &mut shard.damaged),
             Why::Purged => {
                 queue.purged += count;
@@ -213,6 +230,6 @@ impl Shard {
         let Some(queue) = self.queues.get_mut(&queue) else {
             return;
         };
-        queue.mark.advance(below.0, index);
+        queue.mark.advance(below, index);
     }
 }

@@ -10,7 +10,7 @@ use menzil_model::{ExchangeId, Fact, Name, QueueId, Sequence};
 
 use super::Shard;
 use crate::log::Log;
-use crate::queue::{Form, Item};
+use crate::queue::{Form, FrozenWindow, Item};
 
 /// The durable state at one moment.
 #[derive(Debug)]
@@ -29,10 +29,12 @@ pub struct Frozen {
 struct FrozenQueue {
     definition: QueueDefinition,
     next: Sequence,
-    below: Sequence,
+    /// Of each class of places.
+    below: Vec<Sequence>,
     pages: Vec<Form>,
     plain: Vec<Item>,
     packed_tail: Packing,
+    window: Option<FrozenWindow>,
 }
 
 impl Frozen {
@@ -68,11 +70,15 @@ impl FrozenQueue {
         if !queue.is_store() {
             sink(&Fact::QueueDeclared(self.definition));
         }
+        let mut below = self.below.into_iter();
         sink(&Fact::QueueState {
             queue,
             next: self.next,
-            below: self.below,
+            below: below.next().unwrap_or(Sequence(0)),
         });
+        for below in below {
+            sink(&Fact::Delivering { queue, below });
+        }
         let mut put = |entries: Option<Packed>| {
             if let Some(entries) = entries {
                 sink(&Fact::Page { queue, entries });
@@ -94,6 +100,9 @@ impl FrozenQueue {
             put(Packed::pack(plain.iter().map(|item| item.to_stored())));
         }
         put(self.packed_tail.pack());
+        if let Some(window) = self.window {
+            window.write(|keys| sink(&Fact::Seen { queue, keys }));
+        }
     }
 }
 
@@ -130,10 +139,11 @@ impl Shard {
             FrozenQueue {
                 definition: queue.definition.clone(),
                 next: Sequence(queue.next_sequence),
-                below: Sequence(queue.mark.below()),
+                below: queue.mark.below().collect(),
                 pages,
                 plain,
                 packed_tail,
+                window: queue.freeze_window(),
             }
         });
         Frozen {
@@ -186,7 +196,7 @@ impl Shard {
         let entries: u64 = self
             .queues
             .values()
-            .map(|queue| queue.index.packed_bytes())
+            .map(|queue| queue.index.packed_bytes() + SEEN_BYTES * queue.keys_remembered())
             .sum();
         let objects = self.queues.len() + self.topology.exchanges().count();
         let objects = objects as u64 + self.topology.binding_count() as u64;
@@ -203,8 +213,9 @@ impl Shard {
     pub fn stop(&mut self, log: &mut dyn Log) {
         self.finish(log);
         for id in self.durable_queues() {
-            let exact = self.queues.get(&id).and_then(|queue| queue.mark.exact());
-            if let Some(below) = exact {
+            let queue = self.queues.get(&id);
+            let exact = queue.map(|queue| queue.mark.exact().collect::<Vec<_>>());
+            for below in exact.unwrap_or_default() {
                 let fact = Fact::Delivering { queue: id, below };
                 let index = log.append_lazy(&fact);
                 self.apply(index, fact);
@@ -212,6 +223,9 @@ impl Shard {
         }
     }
 }
+
+/// Bytes of a key that a queue remembers.
+const SEEN_BYTES: u64 = 20;
 
 /// An order of bindings that does not depend on how they came about, unless that says something.
 fn order_of((rank, binding): &(usize, Binding)) -> (ExchangeId, Destination, usize, &[u8], &[u8]) {

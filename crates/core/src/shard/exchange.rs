@@ -1,7 +1,7 @@
 //! Declaring, deleting and binding exchanges.
 
 use menzil_model::fact::{Binding, Destination, ExchangeDefinition, ExchangeKind};
-use menzil_model::{ExchangeId, Fact, Map, Name, QueueId, Table, Value};
+use menzil_model::{ExchangeId, Fact, Map, Name, QueueId, Set, Table, Value};
 
 use super::Shard;
 use crate::command::{ChannelKey, ExchangeBind, ExchangeDeclare};
@@ -75,15 +75,12 @@ impl Shard {
         ids.sort_unstable();
         for id in ids {
             if let Some(queue) = self.queues.get_mut(&id) {
-                queue.unused_since = now;
-                queue
-                    .index
-                    .recovered(queue.mark.below().min(queue.next_sequence));
-                queue.mark.recovered(queue.next_sequence);
+                queue.recovered(now);
             }
             self.touch(id);
         }
-        self.settle_down(&mut turn);
+        // Nothing can be read yet: what is to be moved waits for the first turn.
+        self.settle_touched(&mut turn);
         self.finish(turn.log);
     }
 
@@ -255,35 +252,40 @@ impl Shard {
     pub(super) fn exchanges_gone_with(&self, first: Gone) -> Vec<ExchangeId> {
         let mut gone = Vec::new();
         let mut lost: Map<ExchangeId, usize> = Map::default();
-        let mut sources: Vec<ExchangeId> = match first {
-            Gone::Binding(source) => vec![source],
-            Gone::Queue(id) => self
-                .topology
-                .bindings_to_queue(id)
-                .map(|b| b.source)
-                .collect(),
+        // What goes, with the bindings to it that are not counted yet.
+        let mut going: Vec<Destination> = Vec::new();
+        let mut sources = Vec::new();
+        match first {
+            Gone::Binding(source) => {
+                lost.insert(source, 1);
+                sources.push(source);
+            }
+            Gone::Queue(id) => going.push(Destination::Queue(id)),
             Gone::Exchange(id) => {
                 gone.push(id);
-                self.topology
-                    .bindings_to_exchange(id)
-                    .map(|b| b.source)
-                    .collect()
-            }
-        };
-        while let Some(source) = sources.pop() {
-            let count = lost.entry(source).or_default();
-            *count += 1;
-            let last = *count == self.topology.count_from(source);
-            let auto = self
-                .topology
-                .exchange_by_id(source)
-                .is_some_and(|e| e.auto_delete);
-            if last && auto && !gone.contains(&source) {
-                gone.push(source);
-                sources.extend(self.topology.bindings_to_exchange(source).map(|b| b.source));
+                going.push(Destination::Exchange(id));
             }
         }
-        gone
+        let mut is_gone: Set<ExchangeId> = gone.iter().copied().collect();
+        loop {
+            for source in sources.drain(..) {
+                let is_last = lost.get(&source) == Some(&self.topology.count_from(source));
+                let exchange = self.topology.exchange_by_id(source);
+                if is_last && exchange.is_some_and(|e| e.auto_delete) && is_gone.insert(source) {
+                    gone.push(source);
+                    going.push(Destination::Exchange(source));
+                }
+            }
+            let Some(destination) = going.pop() else {
+                return gone;
+            };
+            for binding in self.topology.bindings_to(destination) {
+                *lost.entry(binding.source).or_default() += 1;
+                if sources.last() != Some(&binding.source) {
+                    sources.push(binding.source);
+                }
+            }
+        }
     }
 
     /// Writes a deletion with what goes along in one record.

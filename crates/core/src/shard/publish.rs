@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use menzil_model::fact::{Chunks, Entries, Entry, Extent, Published, Ranges, Why};
+use menzil_model::fact::{Chunks, Entries, Entry, Extent, Keys, Published, Ranges, Why};
 use menzil_model::{Fact, Map, Message, QueueId, Sequence};
+use smallvec::SmallVec;
 
 use super::Shard;
+use super::deduplicate::{Duplicates, PendingKeys, keys_of};
 use crate::channel::{HeldPublish, Mode};
 use crate::command::{ChannelKey, PublishRef};
 use crate::consumer::Taker;
+use crate::death::notes_of_bcc;
 use crate::effect::Output;
 use crate::queue::{Overflow, Queue};
 use crate::refusal::Refusal;
@@ -28,6 +31,7 @@ pub(super) struct Pending {
     durable_bytes: u64,
     by_queue: Map<QueueId, Vec<(Sequence, u64, bool)>>,
     order: Vec<QueueId>,
+    keys: PendingKeys,
 }
 
 impl Pending {
@@ -57,11 +61,26 @@ impl Pending {
 }
 
 /// What the queues said of one message.
+#[derive(Default)]
 pub(super) struct Intake {
     /// The places it gets.
     pub(super) entries: Entries,
-    /// A queue refused it.
-    pub(super) refused: bool,
+    /// What it is known by in those of them that deduplicate.
+    pub(super) keys: Option<Box<Keys>>,
+    /// A queue that refused it.
+    pub(super) refused_by: Option<QueueId>,
+    /// Those of them that want it dead-lettered.
+    pub(super) dead_letters: Vec<QueueId>,
+    /// Those that have it already.
+    pub(super) duplicates: Duplicates,
+}
+
+impl Intake {
+    /// Whether a queue that can be consumed from has it, or had it before.
+    pub(super) fn reaches_a_queue(&self) -> bool {
+        let mut entries = self.entries.iter();
+        !self.duplicates.is_empty() || entries.any(|entry| !entry.queue.is_store())
+    }
 }
 
 impl Shard {
@@ -127,6 +146,7 @@ impl Shard {
             message,
             persistent: route.persistent,
             ttl: route.ttl,
+            priority: route.priority,
             targets: route.queues.clone(),
             unroutable: unroutable && publish.mandatory,
         };
@@ -135,18 +155,26 @@ impl Shard {
         }
         let mut pending = Pending::default();
         let intake = self.intake(turn, &held, route.atomic, &mut pending);
-        if intake.refused {
+        let refused = intake.refused_by.is_some();
+        if refused {
             self.counters.refused += 1;
+            self.refuse_letters(&intake.dead_letters, &held.message);
         }
-        let index = self.enter_queues(turn, held.message, intake.entries, &pending);
-        self.confirm(turn, key, confirm, index, !intake.refused);
+        self.counters.routed += u64::from(intake.reaches_a_queue());
+        let index = self.enter_queues(turn, held.message, intake, &pending, None);
+        self.confirm(turn, key, confirm, index, !refused);
         Ok(())
     }
 
     /// The message as queues hold it.
     pub(super) fn message_of(&self, publish: &PublishRef<'_>, route: &Route) -> Message {
-        let properties = route.stripped.as_deref().unwrap_or(publish.properties);
-        publish.message_with(properties, self.settings.chunk_bytes)
+        let chunk_bytes = self.settings.chunk_bytes;
+        match route.stripped.as_deref() {
+            None => publish.message(chunk_bytes),
+            Some(stripped) => publish
+                .message_with(stripped, chunk_bytes)
+                .with_notes(&notes_of_bcc(publish.properties)),
+        }
     }
 
     fn confirm(
@@ -174,22 +202,35 @@ impl Shard {
         atomic: bool,
         pending: &mut Pending,
     ) -> Intake {
-        let mut entries = Entries::new();
-        let mut refused = false;
+        let mut intake = Intake::default();
+        let entries = &mut intake.entries;
+        let mut keys = SmallVec::new();
         let body_bytes = held.message.body_bytes();
         let bytes = pending.durable_bytes + held.message.total_bytes();
         for id in &held.targets {
             let Some(queue) = self.queues.get(id) else {
                 // Routed there before the commit, and deleted since: not lost in silence.
-                refused |= !id.is_store();
+                if !id.is_store() {
+                    intake.refused_by = Some(*id);
+                }
                 continue;
             };
             let durable = held.persistent && queue.definition.durable;
-            let refuses = (durable && !turn.log.has_room(bytes))
-                || (queue.settings.overflow == Overflow::RejectPublish
-                    && self.is_full(*id, pending, body_bytes));
-            if refuses {
-                refused = true;
+            let key = self.key_in(*id, held);
+            let original =
+                key.and_then(|key| self.original_of(turn.now, (*id, key), durable, &pending.keys));
+            if let Some(after) = original {
+                // Before it may be refused: what is sent again has been taken.
+                intake.duplicates.note(*id, after);
+                continue;
+            }
+            let overflow = queue.settings.overflow;
+            let is_full = overflow != Overflow::DropHead && self.is_full(*id, pending, body_bytes);
+            if is_full || (durable && !turn.log.has_room(bytes)) {
+                intake.refused_by = Some(*id);
+                if is_full && overflow == Overflow::RejectPublishDeadLetter {
+                    intake.dead_letters.push(*id);
+                }
                 if let Some(queue) = self.queues.get_mut(id) {
                     queue.counters.refused += 1;
                 }
@@ -204,23 +245,31 @@ impl Shard {
                 .min();
             entries.push(Entry {
                 queue: *id,
-                sequence: queue.place(*id, turn.now, pending.of(*id).len() as u64),
+                sequence: queue.place(held.priority, turn.now, pending.of(*id).len() as u64),
                 expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
                 durable,
             });
+            if let Some(key) = key {
+                keys.push((*id, key));
+                if pending.is_transaction {
+                    pending.keys.add(*id, key, durable);
+                }
+            }
         }
-        if refused && atomic {
+        if intake.refused_by.is_some() && atomic {
             entries.clear();
+            keys.clear();
         }
         if entries.iter().any(|entry| entry.durable) {
             pending.durable_bytes = bytes;
         }
-        for entry in &entries {
+        for entry in &intake.entries {
             if pending.is_transaction || self.is_limited(entry.queue) {
                 pending.add(entry.queue, entry.sequence, body_bytes, entry.durable);
             }
         }
-        Intake { entries, refused }
+        intake.keys = keys_of(turn.now, keys);
+        intake
     }
 
     fn is_limited(&self, id: QueueId) -> bool {
@@ -239,23 +288,29 @@ impl Shard {
     }
 
     /// Puts the message into its queues: one record, whatever their number, with the entries
-    /// that a length limit drops for it.
-    fn enter_queues(
+    /// that a length limit drops for it, and what else is to happen with it or not at all.
+    pub(super) fn enter_queues(
         &mut self,
         turn: &mut Turn<'_>,
         message: Arc<Message>,
-        entries: Entries,
+        intake: Intake,
         pending: &Pending,
+        also: Option<(Fact, bool)>,
     ) -> u64 {
+        self.count_duplicates(&intake.duplicates);
+        let (entries, keys) = (intake.entries, intake.keys);
+        let after = intake.duplicates.after;
         if entries.is_empty() {
-            return 0;
+            if let Some((fact, is_durable)) = also {
+                self.record_lazy(turn.log, fact, is_durable);
+            }
+            return after;
         }
-        self.counters.routed += u64::from(reaches_a_queue(&entries));
         for entry in &entries {
             self.touch(entry.queue);
         }
         let durable = entries.iter().any(|entry| entry.durable);
-        let mut dropped: Vec<(Fact, bool)> = Vec::new();
+        let mut dropped: Vec<(Fact, bool)> = Vec::from_iter(also);
         for queue in pending.queues() {
             if let Some((ranges, is_durable)) = self.overflow(queue, pending) {
                 let fact = Fact::Settled {
@@ -272,33 +327,39 @@ impl Shard {
             message: Some(message),
             extent,
             entries,
+            keys,
         });
         if dropped.is_empty() {
-            return self.record(turn, published, durable);
+            return self.record(turn, published, durable).max(after);
         }
         if !durable {
             self.record(turn, published, false);
             for (fact, is_durable) in dropped {
                 self.record(turn, fact, is_durable);
             }
-            return 0;
+            return after;
         }
         let mut group = vec![published];
         group.extend(dropped.into_iter().map(|(fact, _)| fact));
         self.record(turn, Fact::Group(group), true)
     }
 
-    /// The ready entries that a queue drops from its head because of what is pending, and
-    /// whether the journal has any of them.
+    /// The entries that a queue drops from its head because of what is pending, and whether the
+    /// journal has any of them. The head is what would go out first, so that of a queue with
+    /// priorities the highest go first, as in RabbitMQ.
     pub(super) fn overflow(&self, id: QueueId, pending: &Pending) -> Option<(Ranges, bool)> {
         let queue = self.queues.get(&id)?;
         let added = pending.of(id);
         let added_bytes: u64 = added.iter().map(|(_, bytes, _)| bytes).sum();
+        // Those that a queue dead-letters leave it when the new ones are in.
         if queue.settings.overflow != Overflow::DropHead
+            || queue.dead_letters()
             || !queue.is_over(added.len() as u64, added_bytes)
         {
             return None;
         }
+        let mut added = added.to_vec();
+        added.sort_unstable_by_key(|(sequence, _, _)| *sequence);
         // What consumers take at once never waits in the queue.
         let taken = usize::try_from(self.appetite(id))
             .unwrap_or(usize::MAX)
@@ -306,18 +367,21 @@ impl Shard {
         let added = added.get(taken..).unwrap_or_default();
         let mut count = queue.index.ready_count() + added.len() as u64;
         let mut bytes = queue.index.ready_bytes() + added.iter().map(|(_, b, _)| b).sum::<u64>();
-        let over = |count: u64, bytes: u64| {
-            queue.settings.length_max.is_some_and(|max| count > max)
-                || queue.settings.bytes_max.is_some_and(|max| bytes > max)
-        };
         let ready = queue
             .index
             .ready()
             .map(|i| (i.sequence, i.extent.body_bytes, i.durable));
+        let mut ready = ready.peekable();
+        let mut added = added.iter().copied().peekable();
+        let in_order = std::iter::from_fn(|| match (ready.peek(), added.peek()) {
+            (Some(waits), Some(comes)) if comes.0 < waits.0 => added.next(),
+            (Some(_), _) => ready.next(),
+            (None, _) => added.next(),
+        });
         let mut gone = Vec::new();
         let mut durable = false;
-        for (sequence, body_bytes, is_durable) in ready.chain(added.iter().copied()) {
-            if !over(count, bytes) {
+        for (sequence, body_bytes, is_durable) in in_order {
+            if !queue.settings.is_over(count, bytes) {
                 break;
             }
             gone.push(sequence);
@@ -367,11 +431,6 @@ impl Shard {
             .filter_map(room)
             .fold(0, u64::saturating_add)
     }
-}
-
-/// Whether there is one in a queue that can be consumed from.
-pub(super) fn reaches_a_queue(entries: &Entries) -> bool {
-    entries.iter().any(|entry| !entry.queue.is_store())
 }
 
 /// Writes the chunks of a large body that `references` entries will need, and tells where they

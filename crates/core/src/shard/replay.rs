@@ -11,10 +11,9 @@ use menzil_model::{Fact, Message, Name, Properties, QueueId, Sequence, StorePurp
 use super::Shard;
 use crate::channel::{Parked, Waiting};
 use crate::effect::{Effect, Wanted};
-use crate::queue::{Item, Overflow, Seen};
+use crate::queue::{Item, Order, Overflow, Scanned, time_of};
 use crate::refusal::{Object, Refusal};
 use crate::replay::{Asker, Found, From, Piece, Probe, Replay};
-use crate::store::time_of;
 use crate::topology::RoutingKeys;
 use crate::turn::Turn;
 
@@ -55,12 +54,20 @@ impl Shard {
             Object::Exchange(source.name.clone()),
             self.object_of(binding.destination),
         ];
+        let reads = probe.is_some()
+            || match binding.destination {
+                Destination::Exchange(_) => true,
+                Destination::Queue(id) => {
+                    let queue = self.queues.get(&id);
+                    queue.is_some_and(|queue| matches!(queue.order, Order::Priority(_)))
+                }
+            };
         self.drop_aged(turn.log, store, turn.now);
         while self.drop_over_limit(turn.log, store) {}
         let Some(queue) = self.queues.get_mut(&store) else {
             return;
         };
-        let end = Sequence(queue.next_sequence);
+        let end = queue.place(0, 0, 0);
         if let Some(kept) = &mut queue.store {
             kept.readers += 1;
         }
@@ -74,6 +81,7 @@ impl Shard {
             back: None,
             next: end,
             end,
+            reads,
             found: BTreeMap::new(),
             live: BTreeMap::new(),
             waits_for: None,
@@ -145,7 +153,7 @@ impl Shard {
                 };
                 if replay.store == store && replay.end <= item.sequence {
                     let content = Some(Arc::clone(&message));
-                    self.note_match(turn, &mut replay, Side::Live, Seen { item, content });
+                    self.note_match(turn, &mut replay, Side::Live, Scanned { item, content });
                 }
                 self.replays.insert(id, replay);
             }
@@ -187,11 +195,9 @@ impl Shard {
     }
 
     /// Notes which of the entries match, or asks for messages that this takes.
-    fn look_at_or_ask(&mut self, turn: &mut Turn<'_>, replay: &mut Replay, entries: Vec<Seen>) {
-        let reads = replay.probe.is_some()
-            || matches!(replay.binding.destination, Destination::Exchange(_));
-        let is_away = |entry: &Seen| entry.content.is_none();
-        if !reads || !entries.iter().any(is_away) {
+    fn look_at_or_ask(&mut self, turn: &mut Turn<'_>, replay: &mut Replay, entries: Vec<Scanned>) {
+        let is_away = |entry: &Scanned| entry.content.is_none();
+        if !replay.reads || !entries.iter().any(is_away) {
             self.look_at(turn, replay, entries);
             return;
         }
@@ -243,7 +249,7 @@ impl Shard {
     }
 
     /// Records that cannot be read: their entries go, unless another replay may count on them.
-    fn drop_lost(&mut self, turn: &mut Turn<'_>, replay: &Replay, entries: &[Seen]) {
+    fn drop_lost(&mut self, turn: &mut Turn<'_>, replay: &Replay, entries: &[Scanned]) {
         let store = self.queues.get(&replay.store);
         let readers = store.and_then(|queue| Some(queue.store.as_ref()?.readers));
         if readers != Some(1) {
@@ -254,7 +260,7 @@ impl Shard {
         }
     }
 
-    fn look_at(&mut self, turn: &Turn<'_>, replay: &mut Replay, entries: Vec<Seen>) {
+    fn look_at(&mut self, turn: &Turn<'_>, replay: &mut Replay, entries: Vec<Scanned>) {
         replay.pass(&entries);
         if replay.back.is_some() {
             for entry in entries.into_iter().rev() {
@@ -279,7 +285,7 @@ impl Shard {
         turn: &Turn<'_>,
         replay: &mut Replay,
         side: Side,
-        entry: Seen,
+        entry: Scanned,
     ) -> bool {
         let Some(expires_at) = self.expiry_of(replay.store, &entry.item, turn.now) else {
             return false;
@@ -310,7 +316,11 @@ impl Shard {
                 Side::Before | Side::Behind => &mut replay.found,
                 Side::Live => &mut replay.live,
             };
-            let found = all.entry(*queue).or_default();
+            let class = match (of_queue.order, &entry.content) {
+                (Order::Priority(max), Some(message)) => priority_of(message).min(max),
+                _ => 0,
+            };
+            let found = all.entry((*queue, class)).or_default();
             let before = side == Side::Before;
             found.add(item, entry.content.clone(), before);
             found.seal_pages(self.settings.index_page_entries.max(1), &self.shelf, before);
@@ -362,9 +372,9 @@ impl Shard {
         for found in replay.found.values_mut() {
             found.seal(page, &self.shelf, before);
         }
-        for (queue, mut found) in std::mem::take(&mut replay.live) {
+        for (place, mut found) in std::mem::take(&mut replay.live) {
             found.seal(page, &self.shelf, false);
-            replay.found.entry(queue).or_default().append(found);
+            replay.found.entry(place).or_default().append(found);
         }
         let done = self.enter_replayed(turn, &mut replay);
         if let Some(queue) = self.queues.get_mut(&replay.store)
@@ -408,10 +418,15 @@ impl Shard {
             volatile.push(bound);
         }
         let found = std::mem::take(&mut replay.found);
-        let queues: Vec<QueueId> = found.keys().copied().collect();
+        let mut queues: Vec<QueueId> = found.keys().map(|(queue, _)| *queue).collect();
+        queues.dedup();
         let mut bytes = 0;
-        for (queue, found) in found {
-            bytes += self.facts_of(turn.now, (queue, found), &mut written, &mut volatile);
+        let mut ahead = Room::default();
+        // What goes first comes first: the highest priority of each queue.
+        for ((queue, class), found) in found.into_iter().rev() {
+            ahead = ahead.of(queue);
+            let facts = (&mut written, &mut volatile);
+            bytes += self.facts_of(turn.now, (&mut ahead, class), found, facts);
         }
         if !written.is_empty() && !turn.log.has_room(bytes) {
             return Err(Refusal::NoRoom);
@@ -437,21 +452,25 @@ impl Shard {
     fn facts_of(
         &mut self,
         now: u64,
-        (id, mut found): (QueueId, Found),
-        written: &mut Vec<Fact>,
-        volatile: &mut Vec<Fact>,
+        (ahead, class): (&mut Room, u8),
+        mut found: Found,
+        (written, volatile): (&mut Vec<Fact>, &mut Vec<Fact>),
     ) -> u64 {
+        let id = ahead.queue;
         let Some(queue) = self.queues.get_mut(&id) else {
             return 0;
         };
         if queue.settings.overflow != Overflow::DropHead {
             let room =
                 |max: Option<u64>, used| max.map_or(u64::MAX, |max: u64| max.saturating_sub(used));
-            let count = room(queue.settings.length_max, queue.index.ready_count());
-            let bytes = room(queue.settings.bytes_max, queue.index.ready_bytes());
+            let count = queue.index.ready_count() + ahead.count;
+            let count = room(queue.settings.length_max, count);
+            let bytes = queue.index.ready_bytes() + ahead.body_bytes;
+            let bytes = room(queue.settings.bytes_max, bytes);
             queue.counters.refused += found.cut(count, bytes, &self.shelf);
         }
-        let mut next = queue.place(id, now, 0);
+        let mut next = queue.place(class, now, ahead.count);
+        ahead.count += found.count();
         let mut bytes = 0;
         for piece in found.into_pieces() {
             match piece {
@@ -459,6 +478,7 @@ impl Shard {
                     let entries = page.packed().shifted(next.0 - 1);
                     next.0 += count;
                     bytes += entries.as_bytes().len() as u64;
+                    ahead.body_bytes += entries.summary().body_bytes;
                     let fact = Fact::Copied { queue: id, entries };
                     if queue.is_durable() {
                         written.push(fact);
@@ -468,6 +488,7 @@ impl Shard {
                 }
                 Piece::Volatile(messages) => {
                     for one in messages {
+                        ahead.body_bytes += one.extent.body_bytes;
                         let entry = Entry {
                             queue: id,
                             sequence: next,
@@ -479,6 +500,7 @@ impl Shard {
                             message: Some(one.message),
                             extent: one.extent,
                             entries: std::iter::once(entry).collect(),
+                            keys: None,
                         }));
                     }
                 }
@@ -524,6 +546,42 @@ enum Side {
     Live,
 }
 
+/// What enters one queue before what is next.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    queue: QueueId,
+    count: u64,
+    body_bytes: u64,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            queue: QueueId(0),
+            count: 0,
+            body_bytes: 0,
+        }
+    }
+}
+
+impl Room {
+    /// The same for that queue.
+    fn of(self, queue: QueueId) -> Self {
+        if self.queue == queue {
+            return self;
+        }
+        Self {
+            queue,
+            ..Self::default()
+        }
+    }
+}
+
+fn priority_of(message: &Message) -> u8 {
+    let properties = Properties::parse(message.properties()).unwrap_or_default();
+    properties.priority.unwrap_or_default()
+}
+
 fn store_of(exchange: &ExchangeDefinition) -> QueueId {
     QueueId::store_of(exchange.id, StorePurpose::Retention)
 }
@@ -535,9 +593,9 @@ fn first_of(replay: &Replay) -> Object {
 
 /// As many of the entries as may be read at once: the first, or where they are looked at from
 /// behind the last.
-fn within(mut entries: Vec<Seen>, bytes_max: u64, from_behind: bool) -> Vec<Seen> {
+fn within(mut entries: Vec<Scanned>, bytes_max: u64, from_behind: bool) -> Vec<Scanned> {
     let (mut room, mut is_first) = (bytes_max, true);
-    let mut fits = |entry: &Seen| {
+    let mut fits = |entry: &Scanned| {
         let bytes = entry.item.extent.total_bytes;
         let fits = bytes <= room || is_first;
         is_first = false;
@@ -555,8 +613,8 @@ fn within(mut entries: Vec<Seen>, bytes_max: u64, from_behind: bool) -> Vec<Seen
 }
 
 /// Puts messages to their entries. False where these are not the ones that were asked for.
-fn provide(entries: &mut [Seen], messages: &[(Sequence, Option<Arc<Message>>)]) -> bool {
-    let is_away = |entry: &Seen| entry.content.is_none();
+fn provide(entries: &mut [Scanned], messages: &[(Sequence, Option<Arc<Message>>)]) -> bool {
+    let is_away = |entry: &Scanned| entry.content.is_none();
     let asked = entries.iter().filter(|entry| is_away(entry));
     let given = messages.iter().map(|(sequence, _)| *sequence);
     if !asked.map(|entry| entry.item.sequence).eq(given) {

@@ -44,6 +44,8 @@ pub struct QueueSummary {
     pub ready: u64,
     /// Entries that are out.
     pub unsettled: u64,
+    /// Of these, entries that wait to be dead-lettered.
+    pub dying: u64,
     /// Consumers.
     pub consumers: u64,
     /// Bytes of the bodies that wait.
@@ -90,6 +92,7 @@ impl Shard {
                 durable: queue.definition.durable,
                 ready: queue.index.ready_count(),
                 unsettled: queue.index.unsettled_count(),
+                dying: queue.dying_count(),
                 consumers: queue.consumers.len() as u64,
                 ready_bytes: queue.index.ready_bytes(),
                 counters: queue.counters,
@@ -141,7 +144,7 @@ impl Shard {
         let unsettled: u64 = self
             .queues
             .values()
-            .map(|q| q.index.unsettled_count())
+            .map(|q| q.index.unsettled_count() - q.dying_count())
             .sum();
         assert_eq!(out.len() as u64, unsettled, "entries are out on no channel");
     }

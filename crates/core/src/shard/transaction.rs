@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use menzil_model::fact::{Entries, Published, Ranges, Why};
+use menzil_model::fact::{Published, Ranges, Why};
 use menzil_model::{Fact, Map, QueueId, Sequence};
 
 use super::Shard;
-use super::publish::{Pending, reaches_a_queue, write_chunks};
-use crate::channel::{HeldPublish, Mode, Transaction, Verdict};
+use super::publish::{Intake, Pending, write_chunks};
+use crate::channel::{HeldPublish, HeldSettle, Mode, Transaction, Verdict};
 use crate::command::ChannelKey;
 use crate::effect::{Output, Reply};
 use crate::refusal::Refusal;
@@ -72,17 +72,17 @@ impl Shard {
     ) -> Result<(), Refusal> {
         let transaction = self.take_transaction(key)?;
         let mut pending = Pending::of_transaction();
-        let mut places = Vec::new();
+        let mut intakes = Vec::new();
         for held in &transaction.publishes {
             let intake = self.intake(turn, held, false, &mut pending);
-            if intake.refused {
+            if intake.refused_by.is_some() {
                 self.counters.refused += 1;
                 self.restore_settles(key, &transaction);
                 return Err(Refusal::TransactionRefused);
             }
-            places.push(intake.entries);
+            intakes.push(intake);
         }
-        let index = self.record_transaction(turn, &transaction, places, &pending);
+        let index = self.record_transaction(turn, &transaction, intakes, &pending);
         for held in transaction.publishes.iter().filter(|held| held.unroutable) {
             self.counters.unroutable_returned += 1;
             turn.send(
@@ -97,8 +97,8 @@ impl Shard {
             if let Some(place) = self.channel_place(key) {
                 self.give_back_room((key, place), &held.delivery);
             }
-            if held.verdict == Verdict::Requeue {
-                self.carry_out(turn, &held.delivery, Verdict::Requeue);
+            if !self.is_recorded(held) {
+                self.carry_out(turn, &held.delivery, held.verdict);
             }
         }
         turn.reply(key, false, index, Reply::TxCommitOk);
@@ -110,19 +110,23 @@ impl Shard {
         &mut self,
         turn: &mut Turn<'_>,
         transaction: &Transaction,
-        places: Vec<Entries>,
+        intakes: Vec<Intake>,
         pending: &Pending,
     ) -> u64 {
         let mut durable = Vec::new();
         let mut volatile = Vec::new();
-        for (held, entries) in transaction.publishes.iter().zip(places) {
+        let mut after = 0;
+        for (held, intake) in transaction.publishes.iter().zip(intakes) {
+            self.counters.routed += u64::from(intake.reaches_a_queue());
+            self.count_duplicates(&intake.duplicates);
+            after = after.max(intake.duplicates.after);
+            let entries = intake.entries;
             if entries.is_empty() {
                 continue;
             }
             for entry in &entries {
                 self.touch(entry.queue);
             }
-            self.counters.routed += u64::from(reaches_a_queue(&entries));
             let keep = entries.iter().any(|entry| entry.durable);
             let references = if keep { entries.len() } else { 0 };
             let extent = write_chunks(turn, &held.message, references);
@@ -131,6 +135,7 @@ impl Shard {
                 message,
                 extent,
                 entries,
+                keys: intake.keys,
             });
             if keep {
                 durable.push(fact);
@@ -159,7 +164,7 @@ impl Shard {
         for fact in volatile {
             self.record(turn, fact, false);
         }
-        let mut index = 0;
+        let mut index = after;
         if !durable.is_empty() {
             index = self.record(turn, Fact::Group(durable), true);
         }
@@ -181,7 +186,7 @@ impl Shard {
         for held in transaction
             .settles
             .iter()
-            .filter(|held| held.verdict != Verdict::Requeue)
+            .filter(|held| self.is_recorded(held))
         {
             let delivery = held.delivery;
             let Some(queue) = self.queues.get(&delivery.queue) else {
@@ -211,6 +216,17 @@ impl Shard {
             } else {
                 volatile.push(fact);
             }
+        }
+    }
+
+    /// Whether the transaction's record says what becomes of the entry. What is to be
+    /// dead-lettered moves when its message is here, and what goes back is no fact.
+    fn is_recorded(&self, held: &HeldSettle) -> bool {
+        let delivery = &held.delivery;
+        match held.verdict {
+            Verdict::Acknowledge => true,
+            Verdict::Reject => !self.dead_letters((delivery.queue, delivery.queue_place)),
+            Verdict::Requeue => false,
         }
     }
 

@@ -36,6 +36,10 @@ impl<T: Copy> Dense<T> {
         self.0.get(place).copied()
     }
 
+    pub(crate) fn last(&self) -> Option<T> {
+        self.0.last().copied()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = T> + '_ {
         self.0.iter().copied()
     }

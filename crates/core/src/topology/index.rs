@@ -46,9 +46,16 @@ pub(crate) struct Living<'a> {
     points: Option<&'a Slab<Point>>,
 }
 
-impl Living<'_> {
+impl<'a> Living<'a> {
     /// All points that a binding leads to.
     pub(crate) const EVERYTHING: Self = Self { points: None };
+
+    /// Those that are declared.
+    pub(crate) fn declared(points: &'a Slab<Point>) -> Self {
+        Self {
+            points: Some(points),
+        }
+    }
 
     pub(crate) fn is_everything(self) -> bool {
         self.points.is_none()

@@ -1,5 +1,6 @@
 //! That lists, names and indexes say the same as the bindings do.
 
+use menzil_model::Set;
 use menzil_model::fact::{Binding, Destination};
 
 use super::index::End;
@@ -13,19 +14,25 @@ impl Topology {
     /// If lists, names, indexes and bindings disagree.
     pub fn check_invariants(&self) {
         assert_eq!(
-            self.numbers.len(),
+            self.numbers.len() + self.removal.gone.len(),
             self.points.len(),
-            "each point has an id"
+            "each point has an id or is gone"
         );
         assert_eq!(
             self.binding_numbers.len(),
             self.bindings.len(),
             "each binding is found"
         );
+        let gone: Set<usize> = self.removal.gone.iter().copied().collect();
         let (mut outgoing, mut incoming) = (0, 0);
         for (number, point) in self.points.iter() {
             assert!(!point.is_vacant(), "a point serves nothing");
-            assert_eq!(self.numbers.get(&point.destination), Some(&number));
+            assert_eq!(gone.contains(&number), point.is_gone);
+            if !point.is_gone {
+                assert_eq!(self.numbers.get(&point.destination), Some(&number));
+                let dead = point.outgoing.iter().filter(|n| self.is_dead(*n));
+                assert_eq!(dead.count(), point.dead_outgoing, "the dead are counted");
+            }
             outgoing += point.outgoing.len();
             incoming += point.incoming.len();
             if let Some(exchange) = point.exchange() {
@@ -34,6 +41,8 @@ impl Topology {
         }
         assert_eq!(outgoing, self.bindings.len(), "each binding begins once");
         assert_eq!(incoming, self.bindings.len(), "each binding ends once");
+        let dead = self.bindings.iter().filter(|(n, _)| self.is_dead(*n));
+        assert_eq!(dead.count(), self.removal.dead, "the dead are counted");
         for (number, record) in self.bindings.iter() {
             self.check_record(number, record);
         }
@@ -74,9 +83,9 @@ impl Topology {
         assert_eq!(target.destination, record.binding.destination);
         assert_eq!(source.outgoing.get(record.outgoing), Some(number));
         assert_eq!(target.incoming.get(record.incoming), Some(number));
-        assert_eq!(
-            record.index.is_some(),
-            source.is_declared() && target.is_declared(),
+        assert!(
+            self.is_dead(number)
+                || record.index.is_some() == (source.is_declared() && target.is_declared()),
             "a binding acts once both ends are declared"
         );
     }

@@ -8,7 +8,8 @@
 //! without looking at the others.
 //!
 //! Every removal takes time by what is removed, never by what is there: a binding knows its
-//! place in the three lists that name it, and whatever moves into a gap is told.
+//! place in the three lists that name it, and whatever moves into a gap is told. What hangs on a
+//! deleted point acts no more at once and is cleared away in slices ([`removal`]).
 
 mod canonical;
 mod carbon_copy;
@@ -21,6 +22,7 @@ mod invariants;
 mod marks;
 mod placement;
 mod point;
+mod removal;
 mod single;
 mod slab;
 mod subset;
@@ -45,6 +47,7 @@ use menzil_model::{ExchangeId, Map, Name, QueueId, Table};
 
 use self::index::End;
 use self::point::{Exchange, Point, Role};
+use self::removal::Removal;
 use self::slab::Slab;
 
 /// See the module.
@@ -62,6 +65,7 @@ pub struct Topology {
     generation: u64,
     /// Bindings there ever were.
     ages: u64,
+    removal: Removal,
 }
 
 /// A binding and where it stands.
@@ -156,8 +160,10 @@ impl Topology {
     /// it. Whether they suit the exchange is [`check_binding`]'s question.
     pub fn bind(&mut self, binding: Binding) -> bool {
         let binding = normal(binding);
-        if self.binding_numbers.contains_key(&binding) {
-            return false;
+        match self.binding_numbers.get(&binding).copied() {
+            Some(number) if self.is_dead(number) => self.remove_binding(number),
+            Some(_) => return false,
+            None => {}
         }
         self.generation += 1;
         self.arguments_bytes += binding.arguments.as_bytes().len() as u64;
@@ -190,22 +196,28 @@ impl Topology {
 
     /// Removes a binding; false if it was not there.
     pub fn unbind(&mut self, binding: &Binding) -> bool {
-        let number = self.binding_numbers.get(&normal(binding.clone())).copied();
+        let number = self.number_of_binding(binding);
         number.is_some_and(|number| {
             self.remove_binding(number);
             true
         })
     }
 
+    /// The number of that binding, if it is there and both its ends are.
+    fn number_of_binding(&self, binding: &Binding) -> Option<usize> {
+        let number = self.binding_numbers.get(&normal(binding.clone()))?;
+        Some(*number).filter(|number| !self.is_dead(*number))
+    }
+
     /// Whether that binding is there.
     pub fn has_binding(&self, binding: &Binding) -> bool {
-        self.binding_numbers.contains_key(&normal(binding.clone()))
+        self.number_of_binding(binding).is_some()
     }
 
     /// How many bindings begin at the exchange.
     pub fn count_from(&self, id: ExchangeId) -> usize {
         self.point(Destination::Exchange(id))
-            .map_or(0, |point| point.outgoing.len())
+            .map_or(0, Point::outgoing_count)
     }
 
     /// Bytes of the arguments of all bindings.
@@ -215,8 +227,7 @@ impl Topology {
 
     /// Whether any binding begins at the exchange.
     pub fn has_bindings_from(&self, id: ExchangeId) -> bool {
-        self.point(Destination::Exchange(id))
-            .is_some_and(|point| !point.outgoing.is_empty())
+        self.count_from(id) > 0
     }
 
     /// The bindings that begin at the exchange, each with its place among those to the same
@@ -235,36 +246,22 @@ impl Topology {
         })
     }
 
-    /// The bindings that begin at the exchange.
-    pub fn bindings_from(&self, id: ExchangeId) -> impl Iterator<Item = &Binding> {
-        let point = self.point(Destination::Exchange(id));
-        let numbers = point.into_iter().flat_map(|point| point.outgoing.iter());
-        numbers.filter_map(|number| self.binding(number))
-    }
-
-    /// The bindings that end at the queue.
-    pub fn bindings_to_queue(&self, id: QueueId) -> impl Iterator<Item = &Binding> {
-        self.bindings_to(Destination::Queue(id))
-    }
-
-    /// The bindings that end at the exchange.
-    pub fn bindings_to_exchange(&self, id: ExchangeId) -> impl Iterator<Item = &Binding> {
-        self.bindings_to(Destination::Exchange(id))
-    }
-
     /// How many bindings there are, those that wait for a point to be declared included.
     pub fn binding_count(&self) -> usize {
-        self.bindings.len()
+        self.bindings.len() - self.removal.dead
     }
 
-    fn bindings_to(&self, destination: Destination) -> impl Iterator<Item = &Binding> {
+    /// The bindings that end there.
+    pub fn bindings_to(&self, destination: Destination) -> impl Iterator<Item = &Binding> {
         let point = self.point(destination);
         let numbers = point.into_iter().flat_map(|point| point.incoming.iter());
         numbers.filter_map(|number| self.binding(number))
     }
 
+    /// The binding of that number, unless it waits to be cleared away.
     fn binding(&self, number: usize) -> Option<&Binding> {
-        self.bindings.get(number).map(|record| &record.binding)
+        let record = self.bindings.get(number)?;
+        (!self.is_dead(number)).then_some(&record.binding)
     }
 
     /// Lets a binding act if both of its ends are declared.
@@ -294,36 +291,6 @@ impl Topology {
                     .insert(&record.binding, end, (&name, record.age)),
             );
         }
-    }
-
-    fn remove_binding(&mut self, number: usize) {
-        let Some(record) = self.bindings.remove(number) else {
-            return;
-        };
-        self.generation += 1;
-        self.binding_numbers.remove(&record.binding);
-        self.arguments_bytes -= record.binding.arguments.as_bytes().len() as u64;
-        if let Some(point) = self.points.get_mut(record.source) {
-            let moved = point.outgoing.remove(record.outgoing);
-            if let Some(moved) = moved.and_then(|moved| self.bindings.get_mut(moved)) {
-                moved.outgoing = record.outgoing;
-            }
-            if let Some(place) = record.index
-                && let Some(exchange) = point.exchange_mut()
-                && let Some(moved) = exchange.index.remove(&record.binding, number, place)
-                && let Some(moved) = self.bindings.get_mut(moved.binding)
-            {
-                moved.index = Some(place);
-            }
-        }
-        if let Some(point) = self.points.get_mut(record.target) {
-            let moved = point.incoming.remove(record.incoming);
-            if let Some(moved) = moved.and_then(|moved| self.bindings.get_mut(moved)) {
-                moved.incoming = record.incoming;
-            }
-        }
-        self.forget_if_vacant(record.source);
-        self.forget_if_vacant(record.target);
     }
 }
 
@@ -364,38 +331,6 @@ impl Topology {
         lists
             .flat_map(|point| point.outgoing.iter().chain(point.incoming.iter()))
             .collect()
-    }
-
-    fn delete(&mut self, destination: Destination) {
-        let Some(number) = self.numbers.get(&destination).copied() else {
-            return;
-        };
-        for binding in self.bindings_at(number) {
-            self.remove_binding(binding);
-        }
-        let Some(point) = self.points.get_mut(number) else {
-            return;
-        };
-        let (names, name) = match std::mem::replace(&mut point.role, Role::Undeclared) {
-            Role::Undeclared => return,
-            Role::Queue(name) => (&mut self.queue_names, name),
-            Role::Exchange(exchange) => (&mut self.exchange_names, exchange.definition.name),
-        };
-        self.generation += 1;
-        // A younger one may have taken the name.
-        if names.get(&name) == Some(&number) {
-            names.remove(&name);
-        }
-        self.forget_if_vacant(number);
-    }
-
-    fn forget_if_vacant(&mut self, number: usize) {
-        if let Some(point) = self.points.get(number)
-            && point.is_vacant()
-        {
-            self.numbers.remove(&point.destination);
-            self.points.remove(number);
-        }
     }
 }
 

@@ -16,6 +16,10 @@ pub(crate) struct Point {
     pub(crate) outgoing: Dense<usize>,
     /// Numbers of the bindings that end here.
     pub(crate) incoming: Dense<usize>,
+    /// It is deleted and waits to be cleared away.
+    pub(crate) is_gone: bool,
+    /// How many of the outgoing bindings end at what is gone.
+    pub(crate) dead_outgoing: usize,
 }
 
 /// What a point is.
@@ -47,16 +51,29 @@ impl Point {
             role: Role::Undeclared,
             outgoing: Dense::default(),
             incoming: Dense::default(),
+            is_gone: false,
+            dead_outgoing: 0,
         }
     }
 
     pub(crate) fn is_declared(&self) -> bool {
-        !matches!(self.role, Role::Undeclared)
+        !self.is_gone && !matches!(self.role, Role::Undeclared)
     }
 
-    /// Neither declared nor named by a binding.
+    /// Neither declared, nor named by a binding, nor waiting to be cleared away.
     pub(crate) fn is_vacant(&self) -> bool {
-        !self.is_declared() && self.outgoing.is_empty() && self.incoming.is_empty()
+        let is_free = self.outgoing.is_empty() && self.incoming.is_empty();
+        matches!(self.role, Role::Undeclared) && !self.is_gone && is_free
+    }
+
+    /// How many bindings begin here and end at something that is not gone.
+    pub(crate) fn outgoing_count(&self) -> usize {
+        self.outgoing.len() - self.dead_outgoing
+    }
+
+    /// A binding from it or to it, one that is cheap to remove.
+    pub(crate) fn last_binding(&self) -> Option<usize> {
+        self.outgoing.last().or_else(|| self.incoming.last())
     }
 
     /// Its name, once it is declared.
@@ -70,15 +87,15 @@ impl Point {
 
     pub(crate) fn exchange(&self) -> Option<&Exchange> {
         match &self.role {
-            Role::Exchange(exchange) => Some(exchange),
-            Role::Undeclared | Role::Queue(_) => None,
+            Role::Exchange(exchange) if !self.is_gone => Some(exchange),
+            Role::Undeclared | Role::Queue(_) | Role::Exchange(_) => None,
         }
     }
 
     pub(crate) fn exchange_mut(&mut self) -> Option<&mut Exchange> {
         match &mut self.role {
-            Role::Exchange(exchange) => Some(exchange),
-            Role::Undeclared | Role::Queue(_) => None,
+            Role::Exchange(exchange) if !self.is_gone => Some(exchange),
+            Role::Undeclared | Role::Queue(_) | Role::Exchange(_) => None,
         }
     }
 }

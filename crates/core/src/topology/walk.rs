@@ -11,7 +11,7 @@ use menzil_model::{ExchangeId, Properties, QueueId, Value};
 use super::Topology;
 use super::carbon_copy::RoutingKeys;
 use super::chance::Chance;
-use super::index::{End, Index, Living, Scratch};
+use super::index::{End, Index, Scratch};
 use super::marks::Marks;
 use super::point::Exchange;
 
@@ -180,15 +180,6 @@ impl Topology {
         {
             self.add_point(*point, reached);
         }
-    }
-
-    /// Where bindings may lead.
-    #[expect(
-        clippy::unused_self,
-        reason = "what is deleted is cleared away at once, still"
-    )]
-    fn living(&self) -> Living<'_> {
-        Living::EVERYTHING
     }
 
     fn add_point(&self, number: usize, reached: &mut Reached) {

@@ -5,7 +5,7 @@ use crate::support::{Seen, World, arguments, key, name, references_of};
 use menzil_core::testing::MemoryScratch;
 use menzil_core::{Command, Request, Shard, ShardSettings};
 use menzil_model::fact::{Content, StoredEntry};
-use menzil_model::{ConnectionId, DeliveryTag, Fact, QueueId, Table, Value};
+use menzil_model::{ConnectionId, DeliveryTag, Fact, Properties, QueueId, Table, Value};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let queue = 0..5_u8;
+    let queue = 0..6_u8;
     let channel = 2..4_u16;
     prop_oneof![
         8 => (queue.clone(), any::<bool>(), 0..40_u8, prop::option::of(0..20_u8)).prop_map(
@@ -131,7 +131,16 @@ fn declare_all(world: &mut World) {
         false,
         limits(&[("x-max-length-bytes", Value::I32(50))]),
     );
-    for queue in 0..5 {
+    world.declare_with(
+        "q5",
+        true,
+        limits(&[
+            ("x-deduplication", Value::Bool(true)),
+            ("x-deduplication-size", Value::I32(3)),
+            ("x-deduplication-age", Value::I32(25)),
+        ]),
+    );
+    for queue in 0..6 {
         world.bind(&queue_name(queue), "amq.fanout", "");
     }
     let retain = [
@@ -163,7 +172,14 @@ fn run(world: &mut World, step: &Step, count: &mut u64) {
             let expiration = expires.map(|time| time.to_string());
             let mode = Some(if persistent { 2 } else { 1 });
             let to = queue_name(queue);
-            world.publish_as("", &to, &body, false, mode, expiration.as_deref());
+            let id = (size % 5).to_string();
+            let properties = Properties {
+                delivery_mode: mode,
+                expiration: expiration.as_deref().map(str::as_bytes),
+                message_id: (size % 5 > 0).then_some(id.as_bytes()),
+                ..Properties::default()
+            };
+            world.publish_with("", &to, &body, false, &properties);
         }
         Step::Fanout {
             exchange,
@@ -285,9 +301,9 @@ fn is_hard(seen: &Seen) -> bool {
 
 fn transaction(world: &mut World, publishes: u8, commit: bool, count: u64) {
     let mut bytes = Vec::new();
-    let persistent = menzil_model::Properties {
+    let persistent = Properties {
         delivery_mode: Some(2),
-        ..menzil_model::Properties::default()
+        ..Properties::default()
     };
     persistent.write(&mut bytes);
     for part in 0..publishes {

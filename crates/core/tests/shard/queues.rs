@@ -1,16 +1,8 @@
 //! Queues: order, redelivery, limits, time to live, leases, exclusivity.
 
-use crate::support::{Seen, World, arguments, key, name};
+use crate::support::{Seen, World, arguments, delivered, key, name};
 use menzil_core::{Command, Object, QueueDeclare, Refusal, Reply, Request, ShardSettings};
 use menzil_model::{ConnectionId, Table, Value};
-
-fn delivered(tag: u64, body: &str, redelivered: bool) -> Seen {
-    Seen::Delivered {
-        tag,
-        body: body.to_owned(),
-        redelivered,
-    }
-}
 
 #[test]
 fn consumers_take_turns_and_prefetch_holds() {
@@ -478,4 +470,46 @@ fn a_queue_without_consumers_has_its_next_message_in_memory_and_no_other() {
     assert_eq!(world.shard.counters().fetched, 3);
     assert_eq!(world.drain("idle"), ["3", "4"]);
     assert_eq!(world.shard.counters().fetched, 3);
+}
+
+#[test]
+fn a_deletion_with_many_bindings_is_one_record_and_clears_up_in_slices() {
+    let bindings = 700;
+    let mut world = World::new();
+    world.declare_exchange("x", "topic", Table::empty());
+    world.declare("q");
+    world.declare("other");
+    for number in 0..bindings {
+        world.bind("q", "x", &number.to_string());
+    }
+    world.bind("other", "x", "7");
+    let records = world.log.records.len();
+    let delete = Request::QueueDelete {
+        queue: name("q"),
+        if_unused: false,
+        if_empty: false,
+        nowait: false,
+    };
+    assert_eq!(world.request(key(1, 1), delete).len(), 1);
+    assert_eq!(world.log.records.len(), records + 1);
+    assert_eq!(world.shard.summary().bindings, 1);
+    assert_eq!(world.shard.deadline(), Some(0), "there is more to do");
+    // Meanwhile everything works, and no message finds the dead.
+    assert_eq!(world.publish("x", "7", "m"), []);
+    assert_eq!(world.publish("x", "8", "lost"), []);
+    world.declare("q");
+    assert_eq!(world.drain("q"), Vec::<String>::new());
+    assert_eq!(world.drain("other"), ["m"]);
+    world.restart_from_checkpoint();
+    assert_eq!(world.shard.summary().bindings, 1);
+    assert_eq!(
+        world.shard.deadline(),
+        None,
+        "a checkpoint has only what lives"
+    );
+    world.restart();
+    assert_eq!(world.shard.summary().bindings, 1);
+    assert_eq!(world.shard.deadline(), Some(0));
+    world.tick(0);
+    assert_eq!(world.shard.deadline(), None);
 }

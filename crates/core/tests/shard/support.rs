@@ -149,6 +149,14 @@ pub(crate) enum Seen {
     Refused(Refusal),
 }
 
+pub(crate) fn delivered(tag: u64, body: &str, redelivered: bool) -> Seen {
+    Seen::Delivered {
+        tag,
+        body: body.to_owned(),
+        redelivered,
+    }
+}
+
 pub(crate) fn body_of(message: &Message) -> String {
     let body: Vec<u8> = message.body_parts().collect::<Vec<_>>().concat();
     String::from_utf8(body).unwrap()
@@ -262,13 +270,18 @@ impl World {
     }
 
     pub(crate) fn tick(&mut self, milliseconds: u64) -> Vec<Seen> {
+        seen(&self.pass_time(milliseconds))
+    }
+
+    /// Time passes, and what is due then happens.
+    pub(crate) fn pass_time(&mut self, milliseconds: u64) -> Vec<Effect> {
         self.now += milliseconds;
         let mut effects = Vec::new();
         while self.shard.deadline().is_some_and(|at| at <= self.now) {
             self.shard.expire(self.now, &mut self.log, &mut effects);
         }
         self.shard.check_invariants();
-        seen(&self.answered(effects))
+        self.answered(effects)
     }
 
     /// Effects, and behind them what comes of those that ask for messages.

@@ -4,7 +4,9 @@
 
 use std::fmt::Write as _;
 
-use menzil_model::fact::{Binding, Content, Destination, Entries, Extent, Packed, Ranges, Why};
+use menzil_model::fact::{
+    Binding, Content, Destination, Entries, Extent, Keys, Packed, Ranges, SeenKey, Why,
+};
 use menzil_model::table::{Fields, Value};
 use menzil_model::{Class, Escaped, Fact, QueueId, Table};
 
@@ -67,11 +69,13 @@ pub(crate) fn describe(fact: &Fact) -> String {
                     quoted(message.routing_key())
                 )
             });
+            let keys = published.keys.as_deref().map(known_by);
             format!(
-                "Published{}{} entries={}",
+                "Published{}{} entries={}{}",
                 envelope.unwrap_or_default(),
                 size(&published.extent),
-                places(&published.entries)
+                places(&published.entries),
+                keys.unwrap_or_default()
             )
         }
         Fact::Settled { queue, ranges, why } => {
@@ -90,6 +94,11 @@ pub(crate) fn describe(fact: &Fact) -> String {
         }
         Fact::Page { queue, entries } => format!("Page {}", packed(*queue, entries)),
         Fact::Copied { queue, entries } => format!("Copied {}", packed(*queue, entries)),
+        Fact::Seen { queue, keys } => {
+            let at = |seen: Option<&SeenKey>| seen.map_or(0, |seen| seen.at);
+            let (first, last) = (at(keys.first()), at(keys.last()));
+            format!("Seen queue={queue} keys={} at={first}..{last}", keys.len())
+        }
     }
 }
 
@@ -140,6 +149,13 @@ fn places(entries: &Entries) -> String {
     }))
 }
 
+/// `queue:key`, and when that was.
+fn known_by(keys: &Keys) -> String {
+    let of = keys.of.iter();
+    let of = listed(of.map(|(queue, key)| format!("{queue}:{:032x}", key.0)));
+    format!(" keys={of} at={}", keys.at)
+}
+
 fn spans(ranges: &Ranges) -> String {
     listed(ranges.iter().map(|range| {
         if range.first == range.last {
@@ -162,6 +178,7 @@ fn reason(why: Why) -> &'static str {
         Why::Overflow => "overflowed",
         Why::Purged => "purged",
         Why::Damaged => "damaged",
+        Why::DeliveryLimit => "limited",
     }
 }
 
@@ -216,7 +233,7 @@ fn quoted(bytes: &[u8]) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use menzil_model::fact::{Chunks, Entry, Published, QueueDefinition, Range};
+    use menzil_model::fact::{Chunks, Entry, MessageKey, Published, QueueDefinition, Range};
     use menzil_model::{Message, Name, QueueId, Sequence, TableBuilder};
 
     use super::*;
@@ -281,11 +298,22 @@ mod tests {
             entries: [entry(3, 1, None), entry(4, 7, Some(99))]
                 .into_iter()
                 .collect(),
+            keys: None,
+        };
+        let text = "Published exchange=\"ex\" routing-key=\"key\" body-bytes=6 \
+                    entries=3:1,4:7(expires-at=99)";
+        assert_eq!(line(&Fact::Published(published.clone())), text);
+        let keys = Keys {
+            at: 50,
+            of: std::iter::once((QueueId(4), MessageKey(0xab))).collect(),
+        };
+        let keyed = Published {
+            keys: Some(Box::new(keys)),
+            ..published
         };
         assert_eq!(
-            line(&Fact::Published(published)),
-            "Published exchange=\"ex\" routing-key=\"key\" body-bytes=6 \
-             entries=3:1,4:7(expires-at=99)"
+            line(&Fact::Published(keyed)),
+            format!("{text} keys=4:000000000000000000000000000000ab at=50")
         );
     }
 

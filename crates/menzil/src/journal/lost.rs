@@ -45,7 +45,8 @@ impl Names {
             | Fact::Numbering { .. }
             | Fact::QueueState { .. }
             | Fact::Copied { .. }
-            | Fact::Page { .. } => {}
+            | Fact::Page { .. }
+            | Fact::Seen { .. } => {}
         }
     }
 
@@ -108,6 +109,7 @@ impl Ids {
             | Fact::QueueState { queue, .. }
             | Fact::Copied { queue, .. }
             | Fact::Page { queue, .. }
+            | Fact::Seen { queue, .. }
             | Fact::QueueDeleted { id: queue } => {
                 self.queues.insert(*queue);
             }

@@ -255,6 +255,7 @@ const RARE: &[&str] = &[
     "purged",
     "damaged",
     "refused",
+    "deduplicated",
 ];
 
 #[cfg(test)]

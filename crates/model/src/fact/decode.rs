@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use super::{
     Binding, Chunks, Content, Destination, Entries, Entry, ExchangeDefinition, ExchangeKind,
-    Extent, FORMAT_VERSION, Fact, Packed, Published, QueueDefinition, Range, Ranges, Why, tag,
+    Extent, FORMAT_VERSION, Fact, Keys, MessageKey, Packed, Published, QueueDefinition, Range,
+    Ranges, SeenKey, Why, tag,
 };
 use crate::table::TableError;
 use crate::wire::{Reader, Truncated};
@@ -99,7 +101,12 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
                 Content::Skip => Bytes::new(),
             })
         }
-        tag::PUBLISHED => Fact::Published(decode_published(&mut reader, content)?),
+        tag::PUBLISHED => Fact::Published(decode_published(&mut reader, None, content)?),
+        tag::PUBLISHED_KEYED => {
+            let keys = Box::new(decode_keys(&mut reader)?);
+            Fact::Published(decode_published(&mut reader, Some(keys), content)?)
+        }
+        tag::NOTED => return decode_noted(reader, content),
         tag::SETTLED => {
             let queue = QueueId(reader.varint()?);
             let why = Why::from_byte(reader.u8()?).ok_or(FactError::Invalid("settle reason"))?;
@@ -141,6 +148,10 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
             let (queue, entries) = decode_packed(&mut reader)?;
             Fact::Page { queue, entries }
         }
+        tag::SEEN => Fact::Seen {
+            queue: QueueId(reader.varint()?),
+            keys: decode_seen(&mut reader)?,
+        },
         other => return Err(FactError::UnknownTag(other)),
     };
     if reader.is_empty() {
@@ -148,6 +159,22 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
     } else {
         Err(FactError::Trailing)
     }
+}
+
+/// A message with what the broker noted of it.
+fn decode_noted(mut reader: Reader<'_>, content: Content) -> Result<Fact, FactError> {
+    let length = length(&mut reader)?;
+    let notes = reader.bytes(length)?;
+    if reader.rest().first() == Some(&tag::NOTED) {
+        return Err(FactError::Invalid("notes of notes"));
+    }
+    let Fact::Published(mut published) = decode_body(reader, content, GROUP_DEPTH_MAX)? else {
+        return Err(FactError::Invalid("notes of no message"));
+    };
+    let message = published.message.take();
+    published.message =
+        message.map(|message| Arc::new(Arc::unwrap_or_clone(message).with_notes(notes)));
+    Ok(Fact::Published(published))
 }
 
 fn decode_packed(reader: &mut Reader<'_>) -> Result<(QueueId, Packed), FactError> {
@@ -213,22 +240,55 @@ fn decode_binding(reader: &mut Reader<'_>) -> Result<Binding, FactError> {
     })
 }
 
-fn decode_published(reader: &mut Reader<'_>, content: Content) -> Result<Published, FactError> {
+fn decode_published(
+    reader: &mut Reader<'_>,
+    keys: Option<Box<Keys>>,
+    content: Content,
+) -> Result<Published, FactError> {
     let extent = decode_extent(reader)?;
     let entries = decode_entries(reader)?;
-    if content == Content::Skip {
-        reader.bytes(reader.rest().len())?;
-        return Ok(Published {
-            message: None,
-            extent,
-            entries,
-        });
-    }
+    let message = match content {
+        Content::Keep => Some(decode_message(reader, None)?),
+        Content::Skip => {
+            reader.bytes(reader.rest().len())?;
+            None
+        }
+    };
     Ok(Published {
-        message: Some(decode_message(reader, None)?),
+        message,
         extent,
         entries,
+        keys,
     })
+}
+
+fn decode_keys(reader: &mut Reader<'_>) -> Result<Keys, FactError> {
+    let at = reader.varint()?;
+    let count = reader.varint()?;
+    let mut of = SmallVec::new();
+    for _ in 0..count {
+        let queue = QueueId(reader.varint()?);
+        of.push((queue, decode_key(reader)?));
+    }
+    Ok(Keys { at, of })
+}
+
+fn decode_key(reader: &mut Reader<'_>) -> Result<MessageKey, FactError> {
+    let bytes = reader.bytes(size_of::<u128>())?.try_into();
+    let bytes = bytes.map_err(|_| FactError::Truncated)?;
+    Ok(MessageKey(u128::from_be_bytes(bytes)))
+}
+
+fn decode_seen(reader: &mut Reader<'_>) -> Result<Vec<SeenKey>, FactError> {
+    let count = reader.varint()?;
+    let mut keys = Vec::new();
+    let mut last = 0_u64;
+    for _ in 0..count {
+        let key = decode_key(reader)?;
+        last = last.wrapping_add(reader.varint()?);
+        keys.push(SeenKey { key, at: last });
+    }
+    Ok(keys)
 }
 
 fn decode_message(
@@ -327,8 +387,8 @@ pub fn read_message(
     let name = |bytes| Name::new(bytes).ok_or(FactError::Invalid("name"));
     let (exchange, routing_key) = (name(message.exchange())?, name(message.routing_key())?);
     let properties = message.properties();
-    let message = Message::new(&exchange, &routing_key, properties, chunks, 0);
-    Ok(Arc::new(message))
+    let whole = Message::new(&exchange, &routing_key, properties, chunks, 0);
+    Ok(Arc::new(whole.with_notes(message.notes())))
 }
 
 /// As [`read_message`] of one whose body is in the record, which mostly is the only fact there.

@@ -2,7 +2,7 @@
 
 use super::{
     Binding, Destination, Entries, ExchangeDefinition, Extent, FORMAT_VERSION, Fact, Packed,
-    Published, PublishedRef, QueueDefinition, Ranges, tag,
+    Published, PublishedRef, QueueDefinition, Ranges, SeenKey, tag,
 };
 use crate::wire::Writer;
 use crate::{Message, QueueId};
@@ -50,7 +50,7 @@ impl Fact {
                 out.put(bytes);
             }
             Self::Published(published) => {
-                out.put_u8(tag::PUBLISHED);
+                encode_notes(published, out);
                 encode_published(published, out);
             }
             Self::Settled { queue, ranges, why } => {
@@ -93,6 +93,11 @@ impl Fact {
             Self::Page { queue, entries } => {
                 out.put_u8(tag::PAGE);
                 encode_packed(*queue, entries, out);
+            }
+            Self::Seen { queue, keys } => {
+                out.put_u8(tag::SEEN);
+                out.put_varint(queue.0);
+                encode_seen(keys, out);
             }
         }
     }
@@ -161,13 +166,25 @@ impl PublishedRef<'_> {
             message: Some(Arc::new(message)),
             extent: self.extent,
             entries: self.entries.clone(),
+            keys: None,
         })
+    }
+}
+
+/// What the broker noted of the message goes before it, as a tag of its own.
+fn encode_notes(published: &Published, out: &mut Vec<u8>) {
+    let notes = published.message.as_ref().map(|message| message.notes());
+    if let Some(notes) = notes.filter(|notes| !notes.is_empty()) {
+        out.put_u8(tag::NOTED);
+        out.put_varint(notes.len() as u64);
+        out.put(notes);
     }
 }
 
 /// Layout: extent, durable entries, then exchange, routing key, properties and the inline
 /// body, so that an index is rebuilt without reading past the entries.
 fn encode_published(published: &Published, out: &mut Vec<u8>) {
+    encode_keys(published, out);
     encode_extent(&published.extent, out);
     encode_entries(&published.entries, out);
     if let Some(message) = &published.message {
@@ -180,6 +197,24 @@ fn encode_published(published: &Published, out: &mut Vec<u8>) {
                 out.put(part);
             }
         }
+    }
+}
+
+/// The tag, and behind it the keys where there are some: time, then queue and key of each.
+fn encode_keys(published: &Published, out: &mut Vec<u8>) {
+    let keys = published.keys.as_deref();
+    let durable = keys.map(|keys| keys.durable(&published.entries));
+    let count = durable.map_or(0, Iterator::count);
+    let Some(keys) = keys.filter(|_| count > 0) else {
+        out.put_u8(tag::PUBLISHED);
+        return;
+    };
+    out.put_u8(tag::PUBLISHED_KEYED);
+    out.put_varint(keys.at);
+    out.put_varint(count as u64);
+    for (queue, key) in keys.durable(&published.entries) {
+        out.put_varint(queue.0);
+        out.put(&key.0.to_be_bytes());
     }
 }
 
@@ -216,5 +251,16 @@ fn encode_ranges(ranges: &Ranges, out: &mut Vec<u8>) {
         out.put_varint(range.first.0.wrapping_sub(last));
         out.put_varint(range.last.0.wrapping_sub(range.first.0));
         last = range.last.0;
+    }
+}
+
+/// Each key with its time, which is told from that of the last one.
+fn encode_seen(keys: &[SeenKey], out: &mut Vec<u8>) {
+    out.put_varint(keys.len() as u64);
+    let mut last = 0;
+    for seen in keys {
+        out.put(&seen.key.0.to_be_bytes());
+        out.put_varint(seen.at.wrapping_sub(last));
+        last = seen.at;
     }
 }

@@ -13,6 +13,7 @@
 
 mod decode;
 mod encode;
+mod keyed;
 mod packed;
 mod packing;
 mod runs;
@@ -26,6 +27,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 pub use decode::{FactError, read_chunk, read_message, read_short_message};
+pub use keyed::{Keys, MessageKey, SeenKey};
 pub use packed::{Packed, PackedEntries, PackedSummary, StoredEntry};
 pub use packing::Packing;
 
@@ -229,6 +231,8 @@ pub struct Published {
     pub extent: Extent,
     /// Its places.
     pub entries: Entries,
+    /// What it is known by in those of its queues that deduplicate.
+    pub keys: Option<Box<Keys>>,
 }
 
 /// A message and all the queues that it reached, where it lies: what is written of it needs no
@@ -265,14 +269,23 @@ pub enum Why {
     Purged = 5,
     /// The record that held the content cannot be read any more.
     Damaged = 6,
+    /// It came back more often than the queue's delivery limit allows.
+    DeliveryLimit = 7,
 }
 
 impl Why {
     fn from_byte(byte: u8) -> Option<Self> {
-        use Why::{Acknowledged, Damaged, Expired, Overflow, Purged, Rejected};
-        [Acknowledged, Rejected, Expired, Overflow, Purged, Damaged]
-            .into_iter()
-            .find(|why| *why as u8 == byte)
+        use Why::{Acknowledged, Damaged, DeliveryLimit, Expired, Overflow, Purged, Rejected};
+        let known = [
+            Acknowledged,
+            Rejected,
+            Expired,
+            Overflow,
+            Purged,
+            Damaged,
+            DeliveryLimit,
+        ];
+        known.into_iter().find(|why| *why as u8 == byte)
     }
 }
 
@@ -366,6 +379,13 @@ pub enum Fact {
         /// The entries.
         entries: Packed,
     },
+    /// Checkpoint: keys that a queue remembers, the oldest first; there may be more in the next.
+    Seen {
+        /// Which queue.
+        queue: QueueId,
+        /// The keys.
+        keys: Vec<SeenKey>,
+    },
 }
 
 /// Whether [`Fact::decode`] copies message contents out or only their sizes.
@@ -403,7 +423,8 @@ impl Fact {
             | Self::Settled { .. }
             | Self::Delivering { .. }
             | Self::Copied { .. }
-            | Self::Page { .. } => Class::Message,
+            | Self::Page { .. }
+            | Self::Seen { .. } => Class::Message,
             Self::Group(facts) => facts
                 .iter()
                 .map(Self::class)

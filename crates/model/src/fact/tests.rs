@@ -62,7 +62,20 @@ fn samples() -> Vec<Fact> {
                 durable: true
             },
         ],
+        keys: None,
     };
+    let keys = Keys {
+        at: 1 << 40,
+        of: smallvec![(QueueId(10), MessageKey(7 << 99))],
+    };
+    let keyed = Published {
+        keys: Some(Box::new(keys)),
+        ..published.clone()
+    };
+    let mut noted = published.clone();
+    noted.message = Some(Arc::new(
+        Message::copied(b"x", b"k", b"\0\0", b"body").with_notes(b"noted"),
+    ));
     let settled = Fact::Settled {
         queue: QueueId(9),
         ranges: smallvec![
@@ -104,12 +117,19 @@ fn samples() -> Vec<Fact> {
         Fact::Unbound(binding(Destination::Exchange(ExchangeId(4)))),
         Fact::Chunk(Bytes::from_static(b"part")),
         Fact::Published(published.clone()),
+        Fact::Published(noted.clone()),
+        Fact::Group(vec![Fact::Published(noted), settled.clone()]),
+        Fact::Published(keyed.clone()),
         settled.clone(),
         Fact::Delivering {
             queue: QueueId(9),
             below: Sequence(4096),
         },
-        Fact::Group(vec![Fact::Published(published), settled]),
+        Fact::Group(vec![
+            Fact::Published(published),
+            settled,
+            Fact::Published(keyed),
+        ]),
         Fact::Numbering {
             exchange: 12,
             queue: 900,
@@ -122,6 +142,15 @@ fn samples() -> Vec<Fact> {
         Fact::Page {
             queue: QueueId(9),
             entries: page(),
+        },
+        Fact::Seen {
+            queue: QueueId(9),
+            keys: [(1, 50), (u128::MAX, 40), (2, 60)]
+                .map(|(key, at)| SeenKey {
+                    key: MessageKey(key),
+                    at,
+                })
+                .to_vec(),
         },
         Fact::Copied {
             queue: QueueId::store_of(ExchangeId(3), StorePurpose::Retention),
@@ -144,24 +173,40 @@ fn every_fact_comes_back() {
 }
 
 #[test]
-fn transient_entries_are_not_written() {
+fn transient_entries_are_not_written_and_neither_are_their_keys() {
     let entry = |queue, durable| Entry {
         queue: QueueId(queue),
         sequence: Sequence(1),
         expires_at: None,
         durable,
     };
-    let published = Published {
-        message: None,
-        extent: Extent::default(),
-        entries: smallvec![entry(1, true), entry(2, false)],
+    let of = |queues: &[u64]| {
+        let of = queues.iter().map(|id| (QueueId(*id), MessageKey(5)));
+        Some(Box::new(Keys {
+            at: 9,
+            of: of.collect(),
+        }))
     };
-    let mut bytes = Vec::new();
-    Fact::Published(published).encode(&mut bytes);
-    let Ok(Fact::Published(read)) = Fact::decode(&bytes, Content::Skip) else {
-        panic!()
+    let read = |keys| {
+        let published = Published {
+            message: None,
+            extent: Extent::default(),
+            entries: smallvec![entry(1, true), entry(2, false)],
+            keys,
+        };
+        let mut bytes = Vec::new();
+        Fact::Published(published).encode(&mut bytes);
+        let Ok(Fact::Published(read)) = Fact::decode(&bytes, Content::Skip) else {
+            panic!()
+        };
+        (read, bytes)
     };
-    assert_eq!(read.entries.as_slice(), [entry(1, true)]);
+    let (plain, bytes) = read(None);
+    assert_eq!(plain.entries.as_slice(), [entry(1, true)]);
+    assert_eq!(read(of(&[2])), (plain.clone(), bytes));
+    let (keyed, _) = read(of(&[1, 2]));
+    assert_eq!(keyed.keys, of(&[1]));
+    assert_eq!(keyed.entries, plain.entries);
 }
 
 #[test]

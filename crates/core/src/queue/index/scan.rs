@@ -11,12 +11,12 @@ use crate::queue::item::{Held, Item};
 
 /// An entry, and its message where that is in memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Scanned {
     pub(crate) item: Item,
     pub(crate) content: Option<Arc<Message>>,
 }
 
-impl Seen {
+impl Scanned {
     fn of(held: &Held) -> Self {
         Self {
             item: held.item,
@@ -34,10 +34,10 @@ impl Seen {
 
 impl Index {
     /// At most `count` entries from a place on, in order.
-    pub(crate) fn scan_from(&self, first: Sequence, count: usize) -> Vec<Seen> {
+    pub(crate) fn scan_from(&self, first: Sequence, count: usize) -> Vec<Scanned> {
         let mut seen = Vec::new();
         let in_head = self.head.partition_point(|held| held.sequence() < first);
-        seen.extend(self.head.range(in_head..).take(count).map(Seen::of));
+        seen.extend(self.head.range(in_head..).take(count).map(Scanned::of));
         let first_page = self.pages.partition_point(|page| page.last < first);
         for page in self.pages.range(first_page..) {
             if seen.len() >= count {
@@ -46,24 +46,24 @@ impl Index {
             let entries = page.clone().open(self.durable);
             let from = entries.partition_point(|held| held.sequence() < first);
             let left = count - seen.len();
-            seen.extend(entries.iter().skip(from).take(left).map(Seen::of));
+            seen.extend(entries.iter().skip(from).take(left).map(Scanned::of));
         }
         let left = count - seen.len();
         if self.last_in_order().is_none_or(|last| last < first) {
             return seen;
         }
-        let packed = self.packed_tail_items().map(Seen::packed);
-        let tail = packed.chain(self.tail.iter().map(Seen::of));
+        let packed = self.packed_tail_items().map(Scanned::packed);
+        let tail = packed.chain(self.tail.iter().map(Scanned::of));
         let behind = tail.filter(|entry| entry.item.sequence >= first);
         seen.extend(behind.take(left));
         seen
     }
 
     /// The last `count` entries before a place, in order.
-    pub(crate) fn scan_before(&self, below: Sequence, count: usize) -> Vec<Seen> {
+    pub(crate) fn scan_before(&self, below: Sequence, count: usize) -> Vec<Scanned> {
         let mut seen = VecDeque::new();
-        let packed = self.packed_tail_items().map(Seen::packed);
-        let tail = packed.chain(self.tail.iter().map(Seen::of));
+        let packed = self.packed_tail_items().map(Scanned::packed);
+        let tail = packed.chain(self.tail.iter().map(Scanned::of));
         put_before(&mut seen, tail.collect(), below, count);
         let pages = self.pages.partition_point(|page| page.first < below);
         for page in self.pages.range(..pages).rev() {
@@ -73,14 +73,14 @@ impl Index {
             let entries = page.clone().open(self.durable);
             put_before(
                 &mut seen,
-                entries.iter().map(Seen::of).collect(),
+                entries.iter().map(Scanned::of).collect(),
                 below,
                 count,
             );
         }
         put_before(
             &mut seen,
-            self.head.iter().map(Seen::of).collect(),
+            self.head.iter().map(Scanned::of).collect(),
             below,
             count,
         );
@@ -88,7 +88,7 @@ impl Index {
     }
 }
 
-fn put_before(seen: &mut VecDeque<Seen>, entries: Vec<Seen>, below: Sequence, count: usize) {
+fn put_before(seen: &mut VecDeque<Scanned>, entries: Vec<Scanned>, below: Sequence, count: usize) {
     let entries = entries.into_iter().rev();
     for entry in entries.filter(|entry| entry.item.sequence < below) {
         if seen.len() >= count {

@@ -116,9 +116,17 @@ fn a_binding_acts_once_both_its_ends_are_declared() {
     assert_eq!(reached(&topology, 1, "k", None), [7]);
     assert_eq!(topology.binding_count(), 2);
     assert!(topology.has_bindings_from(ExchangeId(1)));
-    assert_eq!(topology.bindings_from(ExchangeId(2)).count(), 1);
-    assert_eq!(topology.bindings_to_exchange(ExchangeId(2)).count(), 1);
-    assert_eq!(topology.bindings_to_queue(QueueId(7)).count(), 1);
+    assert_eq!(topology.ranked_bindings_from(ExchangeId(2)).count(), 1);
+    assert_eq!(
+        topology
+            .bindings_to(Destination::Exchange(ExchangeId(2)))
+            .count(),
+        1
+    );
+    assert_eq!(
+        topology.bindings_to(Destination::Queue(QueueId(7))).count(),
+        1
+    );
 }
 
 #[test]

@@ -124,3 +124,65 @@ fn bindings_of_many_queues_at_one_key_go_one_by_one() {
     }
     assert_eq!(topology.binding_count(), 0);
 }
+
+#[test]
+fn a_deletion_clears_a_slice_away_and_acts_at_once() {
+    let bindings = 1000;
+    let mut topology = Topology::default();
+    for (id, name, kind) in [
+        (1, "x", ExchangeKind::Topic),
+        (2, "y", ExchangeKind::Fanout),
+        (3, "z", ExchangeKind::ModulusHash),
+    ] {
+        topology.declare_exchange(exchange(id, name, kind));
+    }
+    for (id, name) in [(1, "q"), (2, "other")] {
+        topology.declare_queue_name(Name::from(name), QueueId(id));
+    }
+    for number in 0..bindings {
+        let key = number.to_string();
+        for (source, queue) in [(1, 1), (1, 2), (2, 1), (3, 1)] {
+            topology.bind(to_queue(source, queue, &key, Table::empty()));
+        }
+    }
+    topology.bind(to_queue(2, 2, "", Table::empty()));
+    topology.bind(to_queue(3, 2, "", Table::empty()));
+    topology.delete_queue(QueueId(1));
+    assert!(topology.is_behind());
+    assert_eq!(topology.queue(b"q"), None);
+    for (source, left) in [(1, 1000), (2, 1), (3, 1)] {
+        assert_eq!(reached(&topology, source, "7", None), [2]);
+        assert_eq!(topology.count_from(ExchangeId(source)), left);
+        assert_eq!(
+            topology.ranked_bindings_from(ExchangeId(source)).count(),
+            left
+        );
+    }
+    assert_eq!(topology.binding_count(), 1002);
+    assert!(!topology.unbind(&to_queue(2, 1, "7", Table::empty())));
+    // Its name is free, and so are the bindings.
+    topology.declare_queue_name(Name::from("q"), QueueId(3));
+    topology.bind(to_queue(1, 3, "7", Table::empty()));
+    assert_eq!(reached(&topology, 1, "7", None), [2, 3]);
+    topology.delete_exchange(ExchangeId(1));
+    topology.declare_exchange(exchange(4, "x", ExchangeKind::Topic));
+    assert!(reached(&topology, 1, "7", None).is_empty());
+    assert!(reached(&topology, 4, "7", None).is_empty());
+    assert_eq!(
+        topology.bindings_to(Destination::Queue(QueueId(3))).count(),
+        0
+    );
+    assert_eq!(topology.binding_count(), 2);
+    topology.check_invariants();
+    let mut calls = 0;
+    while topology.is_behind() {
+        topology.clear_away();
+        calls += 1;
+    }
+    assert!(
+        (1000..1400).contains(&calls),
+        "{calls} calls for 4001 bindings, 3 in each"
+    );
+    topology.check_invariants();
+    assert_eq!(reached(&topology, 2, "7", None), [2]);
+}

@@ -19,6 +19,7 @@ enum Step {
     DeleteQueue(QueueId),
     Bind(Binding),
     Unbind(Binding),
+    ClearAway,
 }
 
 #[derive(Clone, Debug)]
@@ -141,6 +142,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => queue().prop_map(Step::DeleteQueue),
         14 => binding().prop_map(Step::Bind),
         2 => binding().prop_map(Step::Unbind),
+        1 => Just(Step::ClearAway),
     ]
 }
 
@@ -184,6 +186,7 @@ fn take(topology: &mut Topology, naive: &mut Naive, step: &Step) {
         }
         Step::Bind(binding) => assert_eq!(topology.bind(binding.clone()), naive.bind(binding)),
         Step::Unbind(binding) => assert_eq!(topology.unbind(binding), naive.unbind(binding)),
+        Step::ClearAway => topology.clear_away(),
     }
 }
 
@@ -249,6 +252,10 @@ proptest! {
         }
         topology.check_invariants();
         prop_assert_eq!(topology.binding_count(), 0);
+        while topology.is_behind() {
+            topology.clear_away();
+            topology.check_invariants();
+        }
     }
 
     #[test]
