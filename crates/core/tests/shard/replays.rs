@@ -2,8 +2,10 @@
 
 use crate::stores::{check_references, retaining};
 use crate::support::{Seen, World, arguments, key, name, seen};
+use menzil_core::testing::MemoryScratch;
 use menzil_core::{Command, Effect, ExchangeBind, Object, Refusal, Reply, Request, ShardSettings};
 use menzil_model::{ConnectionId, Name, Properties, Table, Value};
+use proptest::prelude::*;
 
 /// Nothing stays in memory that can be read, and pages are short.
 fn reading() -> World {
@@ -522,4 +524,161 @@ fn a_full_disk_takes_no_replay() {
     world.log.full = false;
     replay(&mut world, ("q", "x", "k"), FIRST);
     assert_eq!(world.drain("q"), ["1"]);
+}
+
+/// What is done in a random life.
+#[derive(Clone, Debug)]
+enum Step {
+    Publish {
+        routing_key: usize,
+        persistent: bool,
+        priority: u8,
+    },
+    Replay {
+        durable: bool,
+        routing_key: usize,
+        from: u8,
+        priorities: bool,
+    },
+    Wait(u16),
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..2_usize, any::<bool>(), 0..4_u8).prop_map(
+            |(routing_key, persistent, priority)| Step::Publish { routing_key, persistent, priority }
+        ),
+        3 => (any::<bool>(), 0..3_usize, 0..8_u8, any::<bool>()).prop_map(
+            |(durable, routing_key, from, priorities)| {
+                Step::Replay { durable, routing_key, from, priorities }
+            }
+        ),
+        2 => (0..900_u16).prop_map(Step::Wait),
+        1 => Just(Step::Restart),
+    ]
+}
+
+/// A message that a naive exchange keeps.
+#[derive(Clone, Debug)]
+struct Kept {
+    at: u64,
+    routing_key: &'static str,
+    persistent: bool,
+    priority: u8,
+    body: String,
+}
+
+const KEYS: [&str; 2] = ["a.x", "b.x"];
+const PATTERNS: [&str; 3] = ["a.x", "*.x", "nothing"];
+
+/// What a new binding gets, by looking at everything.
+fn naive(kept: &[Kept], pattern: &str, from: u8, now: u64, priorities: bool) -> Vec<Kept> {
+    let matches = |one: &&Kept| pattern == "*.x" || pattern == one.routing_key;
+    let since = |time: u64| move |one: &&Kept| one.at >= time;
+    let all: Vec<Kept> = kept.iter().filter(matches).cloned().collect();
+    let mut got: Vec<Kept> = match from {
+        0 => all,
+        1 => all.iter().rev().take(1).cloned().collect(),
+        2 => all.iter().filter(since(now - 1000)).cloned().collect(),
+        3 => all
+            .iter()
+            .filter(since(now / 1000 * 1000))
+            .cloned()
+            .collect(),
+        number => all[all.len().saturating_sub(number.into())..].to_vec(),
+    };
+    if priorities {
+        got.sort_by_key(|one| std::cmp::Reverse(one.priority.min(2)));
+    }
+    got
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn replays_are_those_of_a_naive_exchange(
+        steps in prop::collection::vec(step(), 1..80),
+        cache in prop::sample::select(&[0, 1 << 20][..]),
+        page in prop::sample::select(&[1, 3, 256][..]),
+        length in 1..12_u64,
+    ) {
+        let mut world = World::with(ShardSettings {
+            content_bytes_max: cache,
+            index_page_entries: page,
+            index_bytes_max: cache,
+            scratch: Some(MemoryScratch::shared()),
+            ..ShardSettings::default()
+        });
+        let limits = [
+            ("x-retain-messages", Value::I64(length as i64)),
+            ("x-retain-age", Value::LongString(b"3s")),
+        ];
+        world.tick(10_000);
+        retaining(&mut world, "x", "topic", &limits);
+        let mut kept: Vec<Kept> = Vec::new();
+        for (number, step) in steps.iter().enumerate() {
+            match *step {
+                Step::Publish { routing_key, persistent, priority } => {
+                    let body = number.to_string();
+                    let properties = Properties {
+                        delivery_mode: Some(if persistent { 2 } else { 1 }),
+                        priority: Some(priority),
+                        ..Properties::default()
+                    };
+                    let routing_key = KEYS[routing_key];
+                    world.publish_with("x", routing_key, &body, false, &properties);
+                    kept.push(Kept { at: world.now, routing_key, persistent, priority, body });
+                }
+                Step::Replay { durable, routing_key, from: begin, priorities } => {
+                    let queue = format!("q{number}");
+                    let max = [("x-max-priority", Value::U8(2))];
+                    let table = arguments(if priorities { &max } else { &[] });
+                    world.declare_with(&queue, durable, table);
+                    let value = match begin {
+                        0 => FIRST,
+                        1 => Value::LongString(b"last"),
+                        2 => Value::LongString(b"1s"),
+                        3 => Value::Timestamp(world.now / 1000),
+                        count => Value::U8(count),
+                    };
+                    let pattern = PATTERNS[routing_key];
+                    replay(&mut world, (&queue, "x", pattern), value);
+                    check_references(&world);
+                    let expected = naive(&kept, pattern, begin, world.now, priorities);
+                    let is_there = |one: &&Kept| !durable || one.persistent;
+                    let mut expected: Vec<&Kept> = expected.iter().collect();
+                    // Half of the durable ones are looked at after a crash.
+                    if durable && number % 2 == 0 {
+                        world.restart();
+                        kept.retain(|one| one.persistent);
+                        expected.retain(is_there);
+                    }
+                    let expected: Vec<String> =
+                        expected.iter().map(|one| one.body.clone()).collect();
+                    prop_assert_eq!(world.drain(&queue), expected);
+                    let delete = Request::QueueDelete {
+                        queue: name(&queue),
+                        if_unused: false,
+                        if_empty: false,
+                        nowait: false,
+                    };
+                    world.request(key(1, 1), delete);
+                }
+                Step::Wait(milliseconds) => {
+                    world.tick(milliseconds.into());
+                }
+                Step::Restart => {
+                    world.restart();
+                    kept.retain(|one| one.persistent);
+                }
+            }
+            kept.retain(|one| one.at + 3000 > world.now);
+            let over = kept.len().saturating_sub(length as usize);
+            kept.drain(..over);
+            prop_assert_eq!(world.shard.summary().retained, kept.len() as u64);
+            check_references(&world);
+        }
+    }
 }
