@@ -18,7 +18,7 @@ use crate::command::ChannelKey;
 use crate::effect::Reply;
 use crate::queue::{Scanned, place_at};
 use crate::refusal::{Object, Refusal};
-use crate::store::milliseconds_of;
+use crate::store::{Retention, milliseconds_of};
 
 pub(crate) use found::{Found, Piece};
 pub(crate) use probe::Probe;
@@ -42,7 +42,6 @@ impl From {
     pub(crate) fn read(
         arguments: &Table,
         exchange: &ExchangeDefinition,
-        keeps: bool,
         now: u64,
     ) -> Result<Option<Self>, Refusal> {
         let Some(value) = arguments.find(ARGUMENT.as_bytes()) else {
@@ -53,7 +52,7 @@ impl From {
             argument: Name::from(ARGUMENT),
             reason,
         };
-        if !keeps {
+        if Retention::of(exchange).is_none() {
             return Err(invalid("nothing_retained".to_owned()));
         }
         let from = match (value, value.as_integer()) {
@@ -118,6 +117,18 @@ pub(crate) struct Replay {
     pub(crate) waits_for: Option<Vec<Scanned>>,
 }
 
+impl Asker {
+    /// What a file asks for nobody waits for.
+    pub(crate) fn nobody() -> Self {
+        Self {
+            channel: None,
+            nowait: true,
+            reply: Reply::QueueBindOk,
+            method: (0, 0),
+        }
+    }
+}
+
 impl Replay {
     /// Where it begins.
     pub(crate) fn begin(&mut self, from: From) {
@@ -149,6 +160,8 @@ mod tests {
     const NOW: u64 = 10_000_000;
 
     fn read(value: Value<'_>, keeps: bool) -> Result<Option<From>, String> {
+        let retain = TableBuilder::new().field("x-retain-bytes", Value::I32(9));
+        let retain = retain.build();
         let exchange = ExchangeDefinition {
             id: ExchangeId(3),
             name: Name::from("x"),
@@ -156,14 +169,18 @@ mod tests {
             durable: true,
             auto_delete: false,
             internal: false,
-            arguments: Table::empty(),
+            arguments: if keeps { retain } else { Table::empty() },
         };
         let table = TableBuilder::new().field(ARGUMENT, value).build();
-        From::read(&table, &exchange, keeps, NOW).map_err(|refusal| match refusal {
-            Refusal::InvalidArgument {
+        From::read(&table, &exchange, NOW).map_err(|refusal| {
+            let Refusal::InvalidArgument {
                 argument, reason, ..
-            } if argument == Name::from(ARGUMENT) => reason,
-            other => panic!("{other:?}"),
+            } = refusal
+            else {
+                panic!("{refusal:?}")
+            };
+            assert_eq!(argument, Name::from(ARGUMENT));
+            reason
         })
     }
 

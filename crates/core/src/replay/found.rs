@@ -67,24 +67,21 @@ impl Found {
         let mut stored: Vec<Item> = Vec::new();
         let mut volatile: Vec<Volatile> = Vec::new();
         for (item, content) in std::mem::take(&mut self.open) {
-            match content {
-                Some(message) => {
-                    pieces.extend(pack(&mut stored, shelf));
-                    volatile.push(Volatile {
-                        message,
-                        extent: item.extent,
-                        expires_at: item.expires_at,
-                    });
-                }
-                None => {
-                    if !volatile.is_empty() {
-                        pieces.push(Piece::Volatile(std::mem::take(&mut volatile)));
-                    }
-                    stored.push(item);
-                    if stored.len() >= page_entries {
-                        pieces.extend(pack(&mut stored, shelf));
-                    }
-                }
+            if let Some(message) = content {
+                pieces.extend(pack(&mut stored, shelf));
+                volatile.push(Volatile {
+                    message,
+                    extent: item.extent,
+                    expires_at: item.expires_at,
+                });
+                continue;
+            }
+            if !volatile.is_empty() {
+                pieces.push(Piece::Volatile(std::mem::take(&mut volatile)));
+            }
+            stored.push(item);
+            if stored.len() >= page_entries {
+                pieces.extend(pack(&mut stored, shelf));
             }
         }
         pieces.extend(pack(&mut stored, shelf));

@@ -29,10 +29,9 @@ impl Shard {
         let Some(exchange) = self.topology.exchange_by_id(binding.source) else {
             return Ok(None);
         };
-        let keeps = self.queues.contains_key(&store_of(exchange));
-        let from = From::read(&binding.arguments, exchange, keeps, now)?;
+        let from = From::read(&binding.arguments, exchange, now)?;
         let is_history = exchange.kind == ExchangeKind::RecentHistory;
-        Ok(from.or(is_history.then_some(From::First)))
+        Ok(from.or_else(|| is_history.then_some(From::First)))
     }
 
     /// Binds, and puts what the exchange kept before what comes. The answer comes when that is
@@ -153,7 +152,7 @@ impl Shard {
                 };
                 if replay.store == store && replay.end <= item.sequence {
                     let content = Some(Arc::clone(&message));
-                    self.note_match(turn, &mut replay, Side::Live, Scanned { item, content });
+                    self.note_match(turn, &mut replay, Side::Live, &Scanned { item, content });
                 }
                 self.replays.insert(id, replay);
             }
@@ -266,7 +265,7 @@ impl Shard {
             for entry in entries.into_iter().rev() {
                 let is_wanted = matches!(replay.back, Some((_, 1..)));
                 if is_wanted
-                    && self.note_match(turn, replay, Side::Before, entry)
+                    && self.note_match(turn, replay, Side::Before, &entry)
                     && let Some((_, left)) = &mut replay.back
                 {
                     *left -= 1;
@@ -274,7 +273,7 @@ impl Shard {
             }
         } else {
             for entry in entries {
-                self.note_match(turn, replay, Side::Behind, entry);
+                self.note_match(turn, replay, Side::Behind, &entry);
             }
         }
     }
@@ -285,7 +284,7 @@ impl Shard {
         turn: &Turn<'_>,
         replay: &mut Replay,
         side: Side,
-        entry: Scanned,
+        entry: &Scanned,
     ) -> bool {
         let Some(expires_at) = self.expiry_of(replay.store, &entry.item, turn.now) else {
             return false;

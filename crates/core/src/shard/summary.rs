@@ -4,6 +4,7 @@ use menzil_model::{Map, Name, Set};
 
 use super::Shard;
 use crate::counters::Counters;
+use crate::policy::settings_of;
 use crate::queue::QueueCounters;
 
 /// Objects of a shard.
@@ -117,6 +118,12 @@ impl Shard {
         self.check_deliveries();
         self.check_replays();
         self.check_consumers();
+        if !self.policies.is_empty() && self.sweep.is_over() {
+            for queue in self.queues.values().filter(|queue| queue.store.is_none()) {
+                let settings = settings_of(&queue.definition, &self.policies);
+                assert_eq!(queue.settings, settings, "a policy did not reach a queue");
+            }
+        }
         for (at, id) in &self.timers {
             assert_eq!(self.queues.get(id).and_then(|queue| queue.timer), Some(*at));
         }

@@ -7,6 +7,7 @@ use menzil_model::{Table, Value};
 use super::term::Term;
 use super::weight::{check_hash_arguments, check_key};
 use crate::refusal::{Object, Refusal};
+use crate::replay;
 
 /// How many of a binding's conditions must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,7 @@ pub fn check_binding(
     arguments: &Table,
 ) -> Result<(), Refusal> {
     check_key(exchange, destination, key)?;
+    replay::From::read(arguments, exchange, 0)?;
     if exchange.kind == ExchangeKind::Headers {
         check_match(arguments)?;
     }

@@ -91,6 +91,11 @@ impl Topology {
     pub fn generation(&self) -> u64 {
         self.generation
     }
+
+    /// What is kept of ways holds no longer.
+    pub(crate) fn forget_ways(&mut self) {
+        self.generation += 1;
+    }
 }
 
 /// Exchanges.
@@ -109,6 +114,17 @@ impl Topology {
     /// Removes an exchange with the bindings from it and to it.
     pub fn delete_exchange(&mut self, id: ExchangeId) {
         self.delete(Destination::Exchange(id));
+    }
+
+    /// Says where messages go that an exchange has no destination for, if its arguments do not.
+    pub(crate) fn set_alternate(&mut self, id: ExchangeId, alternate: Option<Name>) {
+        let number = self.numbers.get(&Destination::Exchange(id)).copied();
+        let point = number.and_then(|number| self.points.get_mut(number));
+        if let Some(exchange) = point.and_then(Point::exchange_mut)
+            && exchange.set_alternate(alternate)
+        {
+            self.forget_ways();
+        }
     }
 
     /// The exchange of that name.

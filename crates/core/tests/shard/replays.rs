@@ -602,7 +602,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..80),
         cache in prop::sample::select(&[0, 1 << 20][..]),
         page in prop::sample::select(&[1, 3, 256][..]),
-        length in 1..12_u64,
+        length in 1..12_u8,
     ) {
         let mut world = World::with(ShardSettings {
             content_bytes_max: cache,
@@ -612,7 +612,7 @@ proptest! {
             ..ShardSettings::default()
         });
         let limits = [
-            ("x-retain-messages", Value::I64(length as i64)),
+            ("x-retain-messages", Value::U8(length)),
             ("x-retain-age", Value::LongString(b"3s")),
         ];
         world.tick(10_000);
@@ -675,7 +675,7 @@ proptest! {
                 }
             }
             kept.retain(|one| one.at + 3000 > world.now);
-            let over = kept.len().saturating_sub(length as usize);
+            let over = kept.len().saturating_sub(length.into());
             kept.drain(..over);
             prop_assert_eq!(world.shard.summary().retained, kept.len() as u64);
             check_references(&world);
