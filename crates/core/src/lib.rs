@@ -50,5 +50,6 @@ pub use shard::{
     Shard, ShardSettings, Summary,
 };
 pub use topology::{
-    Grounds, Routed, RoutingKeys, Targets, Topology, check_binding, check_exchange, strip_bcc,
+    Grounds, Routed, RoutingKeys, Targets, Topology, check_binding, check_exchange, explain,
+    strip_bcc,
 };

@@ -6,6 +6,7 @@ use super::Shard;
 use crate::counters::Counters;
 use crate::policy::settings_of;
 use crate::queue::QueueCounters;
+use crate::topology::Topology;
 
 /// Objects of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,6 +81,11 @@ impl Shard {
             index_bytes: self.shelf.bytes_here(),
             index_scratch_bytes: self.shelf.bytes_away(),
         }
+    }
+
+    /// Its exchanges, queues and bindings.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
     }
 
     /// Every queue, by name; the stores of exchanges are none.

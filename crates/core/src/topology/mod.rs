@@ -16,6 +16,7 @@ mod carbon_copy;
 mod chance;
 mod criteria;
 mod dense;
+pub mod explain;
 mod headers;
 mod index;
 mod invariants;
@@ -139,6 +140,12 @@ impl Topology {
         point.exchange().map(|exchange| &exchange.definition)
     }
 
+    /// The name of an exchange's alternate, from its arguments or from elsewhere.
+    pub fn alternate_of(&self, id: ExchangeId) -> Option<&Name> {
+        let point = self.point(Destination::Exchange(id))?;
+        point.exchange()?.alternate.as_ref()
+    }
+
     /// All exchanges.
     pub fn exchanges(&self) -> impl Iterator<Item = &ExchangeDefinition> {
         let points = self.points.iter();
@@ -148,6 +155,17 @@ impl Topology {
 
 /// Queues.
 impl Topology {
+    /// All queues, by name.
+    pub fn queues(&self) -> impl Iterator<Item = (&Name, QueueId)> {
+        let names = self.queue_names.iter();
+        names.filter_map(
+            |(name, number)| match self.points.get(*number)?.destination {
+                Destination::Queue(id) => Some((name, id)),
+                Destination::Exchange(_) => None,
+            },
+        )
+    }
+
     /// Adds a queue; one that is there already stays as it is.
     pub fn declare_queue_name(&mut self, name: Name, id: QueueId) {
         let number = self.number_of(Destination::Queue(id));
