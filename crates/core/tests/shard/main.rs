@@ -17,6 +17,7 @@ mod outcomes;
 mod policies;
 mod priorities;
 mod queues;
+mod replays;
 mod runs;
 mod stores;
 mod support;
