@@ -140,6 +140,12 @@ impl Shard {
                 message.clone()
             };
             let reach = self.content.reach(!queue.line.is_unused());
+            if entry.queue.is_store()
+                && queue.is_read()
+                && let Some(message) = &content
+            {
+                self.arrived.push((entry.queue, item, Arc::clone(message)));
+            }
             queue.index.insert(item, content, reach);
             if let Some(groups) = &mut queue.groups {
                 groups.came(item.sequence);

@@ -24,6 +24,7 @@ mod pass;
 mod policy;
 mod publish;
 mod queue;
+mod replay;
 mod reply;
 mod route;
 mod settle;
@@ -32,11 +33,11 @@ mod summary;
 mod time_out;
 mod transaction;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hint::black_box;
 use std::sync::Arc;
 
-use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Map, Name, QueueId};
+use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Map, Message, Name, QueueId};
 
 use crate::channel::{Channel, Mode};
 use crate::command::{ChannelKey, Command, PublishRef, Request};
@@ -46,9 +47,10 @@ use crate::counters::Counters;
 use crate::effect::{Effects, Output, Reply};
 use crate::log::Log;
 use crate::policy::Policies;
-use crate::queue::Queue;
+use crate::queue::{Item, Queue};
 use crate::refusal::Refusal;
 use crate::releases::Releases;
+use crate::replay::Replay;
 use crate::scratch::{Scratch, Shelf};
 use crate::settling::Settling;
 use crate::slots::{Place, Slots};
@@ -149,6 +151,10 @@ pub struct Shard {
     next_route: u64,
     ways: Ways,
     settling: Settling,
+    replays: BTreeMap<u64, Replay>,
+    /// What came in this turn to stores that replays read from.
+    arrived: Vec<(QueueId, Item, Arc<Message>)>,
+    next_replay: u64,
     spare: Spare,
     /// Queues whose entries, consumers or deadlines changed in this turn.
     touched: VecDeque<(QueueId, Place)>,
@@ -156,7 +162,7 @@ pub struct Shard {
     grown: Vec<QueueId>,
     /// Who gets direct replies, by the name that they are published to.
     repliers: Map<Name, ChannelKey>,
-    /// Channels with a `basic.get` that waits for the journal.
+    /// Channels that wait for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
     /// When consumers are to be looked at that may not leave deliveries unsettled for ever.
@@ -195,6 +201,9 @@ impl Shard {
             next_route: 0,
             ways: Ways::default(),
             settling: Settling::default(),
+            replays: BTreeMap::new(),
+            arrived: Vec::new(),
+            next_replay: 1,
             spare: Spare::default(),
             touched: VecDeque::new(),
             grown: Vec::new(),
@@ -447,6 +456,9 @@ impl Shard {
     /// Delivers and expires until nothing is left to do now.
     #[inline]
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
+        if !self.replays.is_empty() {
+            self.advance_replays(turn);
+        }
         self.allow_moves();
         self.settle_touched(turn);
     }
@@ -475,7 +487,7 @@ impl Shard {
                 self.pump(turn, id, place);
             }
             if self.bury(turn, id, place) {
-                self.resume_parked(turn, &[id]);
+                self.resume_parked(turn, id);
                 self.touch_at(id, place);
             }
             self.reset_timer(id);

@@ -8,6 +8,7 @@
     reason = "a test may fail where it stands"
 )]
 
+mod articles;
 mod consumers;
 mod dead_letters;
 mod deduplication;
@@ -18,6 +19,7 @@ mod outcomes;
 mod policies;
 mod priorities;
 mod queues;
+mod replays;
 mod replies;
 mod runs;
 mod stores;
