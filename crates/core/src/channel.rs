@@ -59,6 +59,7 @@ pub(crate) struct HeldPublish {
     pub(crate) message: Arc<Message>,
     pub(crate) persistent: bool,
     pub(crate) ttl: Option<u64>,
+    pub(crate) priority: u8,
     pub(crate) targets: Vec<QueueId>,
     /// Return it at commit.
     pub(crate) unroutable: bool,

@@ -28,6 +28,7 @@ pub(crate) struct Route {
     pub(crate) places: Vec<Place>,
     pub(crate) persistent: bool,
     pub(crate) ttl: Option<u64>,
+    pub(crate) priority: u8,
     /// All queues or none.
     pub(crate) atomic: bool,
     /// The properties as queues hold them, where these are not those that came.
@@ -36,8 +37,9 @@ pub(crate) struct Route {
     pub(crate) is_unlimited: bool,
     /// A queue will write it to the journal.
     pub(crate) is_durable: bool,
-    /// The message, or a queue, says how long it lives.
-    pub(crate) has_ttl: bool,
+    /// The message, or a queue, says how long it lives, or a queue has another order than that of
+    /// arrival.
+    pub(crate) has_terms: bool,
     /// Without headers, so that exchange and routing key alone say where it goes.
     pub(crate) is_plain: bool,
 }
@@ -107,7 +109,7 @@ impl Route {
         self.atomic = way.atomic;
         self.is_unlimited = way.is_unlimited;
         self.is_durable = self.persistent && way.is_durable;
-        self.has_ttl = self.ttl.is_some() || way.has_ttl;
+        self.has_terms = self.ttl.is_some() || way.has_terms;
     }
 
     /// The next publish like it may go another way.

@@ -7,14 +7,11 @@
 //! deleted with its exchange.
 
 use menzil_model::fact::{ExchangeDefinition, ExchangeKind};
-use menzil_model::{Sequence, Table, Value};
+use menzil_model::{Table, Value};
 
 use crate::queue::Arguments;
 use crate::refusal::{Object, Refusal};
 use crate::topology::Term;
-
-/// Bits of a store's sequences below the time.
-const COUNTER_BITS: u32 = 22;
 
 /// Messages that recent history keeps where it is not said, as in RabbitMQ.
 const HISTORY_LENGTH: u64 = 20;
@@ -96,17 +93,6 @@ pub(crate) struct Store {
     pub(crate) readers: usize,
 }
 
-/// The first place in a store for a message that comes at that time.
-pub(crate) fn place_at(now: u64) -> Sequence {
-    let time = now.min(u64::MAX >> (COUNTER_BITS + 1));
-    Sequence(time << COUNTER_BITS)
-}
-
-/// When the message of that place came.
-pub(crate) fn time_of(sequence: Sequence) -> u64 {
-    sequence.0 >> COUNTER_BITS
-}
-
 /// Milliseconds of a text such as `1h`: RabbitMQ's units of `x-max-age`.
 pub(crate) fn milliseconds_of(interval: &[u8]) -> Option<u64> {
     let (unit, digits) = interval.split_last()?;
@@ -166,16 +152,6 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(milliseconds_of(text), expected, "{text:?}");
         }
-    }
-
-    #[test]
-    fn a_place_tells_its_time() {
-        for now in [0, 1, 1_764_000_000_000, (1 << 41) - 1] {
-            let place = place_at(now);
-            assert_eq!(time_of(place), now);
-            assert_eq!(time_of(Sequence(place.0 + 4_000_000)), now);
-        }
-        assert!(place_at(u64::MAX).0 < 1 << 63);
     }
 
     #[test]

@@ -26,8 +26,8 @@ pub(crate) struct Way {
     pub(crate) is_unlimited: bool,
     /// It survives a restart.
     pub(crate) is_durable: bool,
-    /// It says how long its messages live.
-    pub(crate) has_ttl: bool,
+    /// It says how long its messages live, or has another order than that of arrival.
+    pub(crate) has_terms: bool,
     /// The exchange says so: all queues or none.
     pub(crate) atomic: bool,
 }
@@ -193,7 +193,7 @@ mod tests {
             place: Place::default(),
             is_unlimited: true,
             is_durable: number.is_multiple_of(2),
-            has_ttl: number.is_multiple_of(3),
+            has_terms: number.is_multiple_of(3),
             atomic: false,
         }
     }

@@ -5,7 +5,8 @@
 //!              ▲ the next to go out is the smaller of both firsts
 //! ```
 //!
-//! Entries keep their sequence for ever, so one that comes back stands where it stood. Head
+//! A sequence is a place in this order, mostly the end, and an entry keeps it for ever: one that
+//! comes back stands where it stood. What goes before others: `between`. Head
 //! and tail are of at most a page, almost always; the pages between are not looked into until
 //! they become the head. The head is a plain list. So is the tail, unless it only grows and all
 //! its messages are in the journal alone: then it is packed as it comes.
@@ -13,6 +14,7 @@
 //! Invariants: an entry is in exactly one place; all of the head is before all pages, and these
 //! before the tail; the head is empty only if these are; one form of the tail is empty.
 
+mod between;
 mod expiry;
 mod fetch;
 mod removal;
@@ -26,6 +28,7 @@ use menzil_model::fact::{Packed, PackedSummary, Packing, Range, Ranges};
 use menzil_model::{Message, Sequence};
 
 use super::item::{Held, Item};
+use super::order::class_start;
 use super::page::{Form, Page};
 use super::unsettled::Unsettled;
 use crate::scratch::Shelf;
@@ -61,10 +64,37 @@ pub(crate) struct Index {
     tail: VecDeque<Held>,
     returned: BTreeMap<Sequence, Held>,
     unsettled: Unsettled,
-    /// Entries below may have been delivered before a crash.
-    redelivered_below: u64,
+    /// What may have been delivered before a crash.
+    recovered: Recovered,
     fetching: fetch::Fetching,
     shelf: Arc<Shelf>,
+    opened: Option<Box<between::Opened>>,
+}
+
+/// Entries that may have been delivered before a crash.
+#[derive(Debug, Default)]
+struct Recovered {
+    /// None is from here on.
+    below: u64,
+    /// Where they are not all that are below: the end of each class of places that has some.
+    classes: Option<Box<[u64]>>,
+}
+
+impl Recovered {
+    #[inline]
+    fn was_out(&self, sequence: Sequence) -> bool {
+        sequence.0 < self.below && self.is_in_class(sequence)
+    }
+
+    #[cold]
+    fn is_in_class(&self, sequence: Sequence) -> bool {
+        let Some(classes) = &self.classes else {
+            return true;
+        };
+        let at = classes.partition_point(|below| *below <= sequence.0);
+        let below = classes.get(at).copied();
+        below.is_some_and(|below| class_start(Sequence(below)) == class_start(sequence))
+    }
 }
 
 impl Index {
@@ -82,9 +112,10 @@ impl Index {
             ready_count: 0,
             ready_bytes: 0,
             content_bytes: 0,
-            redelivered_below: 0,
+            recovered: Recovered::default(),
             expiry: expiry::Bound::default(),
             fetching: fetch::Fetching::default(),
+            opened: None,
         }
     }
 
@@ -255,36 +286,12 @@ impl Index {
         self.packed_tail.clear();
     }
 
-    /// Transactions decide several entries before the first is put in, so that one may come
-    /// after a later one.
-    fn insert_between(&mut self, held: Held) {
-        let sequence = held.sequence();
-        if self
-            .head
-            .back()
-            .is_some_and(|last| last.sequence() >= sequence)
-        {
-            insert_sorted(&mut self.head, held);
-            return;
-        }
-        let at = self.pages.partition_point(|page| page.last < sequence);
-        if at < self.pages.len() {
-            self.edit_page(at, |entries| {
-                let place = entries.partition_point(|other| other.sequence() < sequence);
-                entries.insert(place, held);
-            });
-        } else {
-            self.unpack_tail();
-            insert_sorted(&mut self.tail, held);
-        }
-    }
-
     /// Changes the entries of a page; it goes if none are left.
     fn edit_page(&mut self, at: usize, edit: impl FnOnce(&mut Vec<Held>)) {
         let Some(page) = self.pages.get_mut(at) else {
             return;
         };
-        let mut entries = page.clone().open(self.durable);
+        let mut entries = page.take_entries(self.durable);
         edit(&mut entries);
         match Page::seal(entries, &self.shelf) {
             Some(sealed) => *page = sealed,
@@ -337,6 +344,7 @@ impl Index {
         if self.pages.capacity() > 0 {
             self.pages = VecDeque::new();
         }
+        self.opened = None;
         if self.packed_tail.capacity() > IDLE_TAIL_BYTES {
             self.packed_tail = Packing::default();
         }
@@ -405,7 +413,7 @@ impl Index {
         if content.is_some() {
             self.content_bytes -= held.item.content_cost();
         }
-        held.item.redelivered |= held.item.sequence.0 < self.redelivered_below;
+        held.item.redelivered |= self.recovered.was_out(held.item.sequence);
         let item = held.item;
         self.unsettled.insert(held);
         self.fetching.used();
@@ -476,9 +484,15 @@ impl Index {
         ranges
     }
 
-    /// After recovery: entries below that sequence may have been delivered before the crash.
-    pub(crate) fn recovered(&mut self, below: u64) {
-        self.redelivered_below = below;
+    /// After recovery: entries below those sequences may have been delivered before the crash,
+    /// each in its class. They ascend.
+    pub(crate) fn recovered(&mut self, below: Vec<u64>) {
+        let last = below.last().copied().unwrap_or_default();
+        let is_one_class = class_start(Sequence(last)) == 0;
+        self.recovered = Recovered {
+            below: last,
+            classes: (!is_one_class).then(|| below.into()),
+        };
     }
 
     /// Whether the journal has that entry, which is out with a consumer.
@@ -568,6 +582,7 @@ impl Index {
             plain + in_pages,
             "content bytes are off"
         );
+        self.check_pages();
         for page in &self.pages {
             let items: Vec<Item> = page.items(self.durable).collect();
             assert_eq!(page.count, items.len() as u64);
@@ -588,12 +603,6 @@ const PLAIN_PACKED_BYTES: u64 = 24;
 
 /// Bytes that a page takes beyond those of the packed tail that it was, at the most.
 const TAIL_OVERHEAD_BYTES: u64 = 80;
-
-fn insert_sorted(list: &mut VecDeque<Held>, held: Held) {
-    let sequence = held.sequence();
-    let at = list.partition_point(|other| other.sequence() < sequence);
-    list.insert(at, held);
-}
 
 /// The records that one entry needs.
 pub(crate) fn needs_of(item: &Item, each: &mut dyn FnMut(u64, u64)) {

@@ -3,6 +3,8 @@
 mod index;
 mod item;
 mod key;
+mod mark;
+mod order;
 mod page;
 mod settings;
 mod unsettled;
@@ -21,75 +23,16 @@ use crate::releases::Releases;
 use crate::scratch::Shelf;
 use crate::settling::Settling;
 use crate::spare::Spare;
-use crate::store::{self, Retention, Store};
+use crate::store::{Retention, Store};
+use mark::Marks;
 
 pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
 pub(crate) use item::Item;
 pub(crate) use key::key_of;
+pub(crate) use order::{Order, place_at, time_of};
 pub(crate) use page::{Form, Page};
 pub(crate) use settings::{Arguments, Overflow, Settings, compared, parse_expiration};
 pub(crate) use window::{FrozenWindow, Seen, Windows};
-
-/// Room that a `Delivering` fact reserves ahead of what goes out, in entries.
-const DELIVERING_AHEAD: u64 = 4096;
-
-/// Which entries may have been delivered, as far as the journal knows: the last two
-/// `Delivering` facts, and how far deliveries really went.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mark {
-    below: u64,
-    index: u64,
-    earlier_below: u64,
-    earlier_index: u64,
-    /// One past the highest durable sequence that went out.
-    delivered_below: u64,
-}
-
-impl Mark {
-    /// Takes in a `Delivering` fact.
-    pub(crate) fn advance(&mut self, below: u64, index: u64) {
-        self.earlier_below = self.below.min(below);
-        self.earlier_index = self.index;
-        self.below = below;
-        self.index = index;
-    }
-
-    /// The new end of the reserved room, where one is due before or soon after `sequence`
-    /// goes out.
-    pub(crate) fn due(&self, sequence: Sequence) -> Option<Sequence> {
-        (sequence.0 + DELIVERING_AHEAD / 2 >= self.below)
-            .then_some(Sequence(sequence.0 + DELIVERING_AHEAD))
-    }
-
-    /// Notes that a durable entry goes out, and tells which index it waits for.
-    pub(crate) fn deliver(&mut self, sequence: Sequence) -> u64 {
-        self.delivered_below = self.delivered_below.max(sequence.0 + 1);
-        if sequence.0 < self.earlier_below {
-            self.earlier_index
-        } else {
-            self.index
-        }
-    }
-
-    /// The first sequence that was certainly not delivered.
-    pub(crate) fn below(&self) -> u64 {
-        self.below
-    }
-
-    /// The exact value, where it is below what is reserved.
-    pub(crate) fn exact(&self) -> Option<Sequence> {
-        (self.delivered_below < self.below).then_some(Sequence(self.delivered_below))
-    }
-
-    /// After recovery every entry below the mark counts as delivered; `next` is the next
-    /// sequence to give out, and what gets it was not.
-    pub(crate) fn recovered(&mut self, next: u64) {
-        self.delivered_below = self.below.min(next);
-        self.earlier_below = self.below;
-        self.index = 0;
-        self.earlier_index = 0;
-    }
-}
 
 /// See the module.
 ///
@@ -98,17 +41,18 @@ impl Mark {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Queue {
-    /// The next sequence to give out.
+    /// The counter of what arrives: where that is the order, the next sequence to give out.
     pub(crate) next_sequence: u64,
     /// In the order of their turns.
     pub(crate) consumers: VecDeque<Taker>,
     /// What the shard's memory for messages knows of it.
     pub(crate) content: Holding,
     pub(crate) counters: QueueCounters,
-    pub(crate) mark: Mark,
+    pub(crate) mark: Marks,
+    pub(crate) order: Order,
+    pub(crate) index: Index,
     /// The deadline that stands in the shard's timers.
     pub(crate) timer: Option<u64>,
-    pub(crate) index: Index,
     pub(crate) definition: QueueDefinition,
     pub(crate) settings: Settings,
     /// Owner of an exclusive queue.
@@ -176,13 +120,15 @@ impl Queue {
         page_entries: usize,
         shelf: Arc<Shelf>,
     ) -> Self {
+        let order = Order::of_priorities(settings.priority_max);
         Self {
             index: Index::new(page_entries, definition.durable, shelf),
             definition,
             settings,
             content: Holding::default(),
             next_sequence: 1,
-            mark: Mark::default(),
+            mark: Marks::new(order),
+            order,
             owner: None,
             consumers: VecDeque::new(),
             exclusive_consumer: false,
@@ -214,20 +160,10 @@ impl Queue {
             readers: 0,
         };
         Self {
+            order: Order::Time,
             store: Some(Box::new(store)),
             ..Self::new(definition, Settings::default(), page_entries, shelf)
         }
-    }
-
-    /// The place of a message that comes now, behind `pending` others that have theirs.
-    #[inline]
-    pub(crate) fn place(&self, id: QueueId, now: u64, pending: u64) -> Sequence {
-        let next = if id.is_store() {
-            self.next_sequence.max(store::place_at(now).0)
-        } else {
-            self.next_sequence
-        };
-        Sequence(next + pending)
     }
 
     /// Remembers what a message that it stores is known by.
@@ -260,6 +196,37 @@ impl Queue {
     #[inline]
     pub(crate) fn touch(&self) -> u64 {
         self.next_sequence ^ self.index.touch()
+    }
+
+    /// The place of a message with that priority that comes now, behind `pending` others that
+    /// have theirs.
+    pub(crate) fn place(&self, priority: u8, now: u64, pending: u64) -> Sequence {
+        match self.order {
+            Order::Arrival => Sequence(self.next_sequence + pending),
+            Order::Priority(max) => {
+                order::place_of(priority.min(max), self.next_sequence + pending)
+            }
+            Order::Time => Sequence(self.next_sequence.max(place_at(now).0) + pending),
+        }
+    }
+
+    /// The place of what goes out next: where nothing waits, of what may come first.
+    pub(crate) fn next_out(&self) -> Sequence {
+        let head = self.index.head().map(|head| head.sequence);
+        head.unwrap_or_else(|| self.place(0, 0, 0))
+    }
+
+    /// A place was given out.
+    pub(crate) fn note_place(&mut self, sequence: Sequence) {
+        let next = self.order.counter(sequence).saturating_add(1);
+        self.next_sequence = self.next_sequence.max(next);
+    }
+
+    /// After recovery: what was noted as delivered may have been.
+    pub(crate) fn recovered(&mut self, now: u64) {
+        self.unused_since = now;
+        let below = self.mark.recovered(self.next_sequence);
+        self.index.recovered(below);
     }
 
     /// Whether it survives a restart.
@@ -363,7 +330,7 @@ impl Queue {
     /// When the first entry of a store is too old to be kept.
     fn ages_at(&self) -> Option<u64> {
         let store = self.store.as_deref().filter(|store| store.readers == 0)?;
-        let came_at = store::time_of(self.index.head()?.sequence);
+        let came_at = time_of(self.index.head()?.sequence);
         Some(came_at.saturating_add(store.retention.age_max?))
     }
 
@@ -393,7 +360,7 @@ impl Queue {
             self.definition.name
         );
         for item in self.index.items() {
-            assert!(item.sequence.0 < self.next_sequence);
+            assert!(self.order.counter(item.sequence) < self.next_sequence);
             assert!(self.definition.durable || !item.durable);
         }
     }

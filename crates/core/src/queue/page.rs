@@ -43,6 +43,11 @@ impl Page {
             let summary = packed.summary();
             return Some(Self::packed(packed, summary, shelf));
         }
+        Self::plain(entries)
+    }
+
+    /// A page that stays a list; `None` of none.
+    pub(crate) fn plain(entries: Vec<Held>) -> Option<Self> {
         Some(Self {
             first: entries.first()?.sequence(),
             last: entries.last()?.sequence(),
@@ -73,14 +78,21 @@ impl Page {
     }
 
     /// The entries. Those of a packed page are in the journal if their queue is: `durable`.
-    pub(crate) fn open(self, durable: bool) -> Vec<Held> {
-        match self.form {
-            Form::Packed(shelved) => shelved
-                .packed()
-                .entries()
-                .map(|entry| Held::new(Item::unpacked(entry, durable), None))
-                .collect(),
-            Form::Plain(entries) => Arc::unwrap_or_clone(entries),
+    pub(crate) fn open(mut self, durable: bool) -> Vec<Held> {
+        self.take_entries(durable)
+    }
+
+    /// Takes the entries out, for who puts the page together anew.
+    pub(crate) fn take_entries(&mut self, durable: bool) -> Vec<Held> {
+        match &mut self.form {
+            Form::Packed(shelved) => {
+                let packed = shelved.packed();
+                let entries = packed.entries();
+                entries
+                    .map(|entry| Held::new(Item::unpacked(entry, durable), None))
+                    .collect()
+            }
+            Form::Plain(entries) => Arc::unwrap_or_clone(std::mem::take(entries)),
         }
     }
 

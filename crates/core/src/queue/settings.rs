@@ -190,11 +190,10 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
 
 /// Arguments that this broker knows and does not act on, yet. Each goes from here with the
 /// change that makes it work.
-const UNSUPPORTED: [&str; 11] = [
+const UNSUPPORTED: &[&str] = &[
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
-    "x-max-priority",
     "x-single-active-consumer",
     "x-delivery-limit",
     "x-consumer-timeout",

@@ -60,7 +60,7 @@ impl Shard {
             Fact::QueueState { queue, next, below } => {
                 if let Some(queue) = self.queues.get_mut(&queue) {
                     queue.next_sequence = next.0;
-                    queue.mark.advance(below.0, 0);
+                    queue.mark.advance(below, 0);
                 }
             }
         }
@@ -119,7 +119,7 @@ impl Shard {
                 self.releases.entry(&item);
                 continue;
             };
-            queue.next_sequence = queue.next_sequence.max(entry.sequence.0 + 1);
+            queue.note_place(entry.sequence);
             queue.counters.entered += 1;
             let content = if at == last {
                 message.take()
@@ -150,7 +150,7 @@ impl Shard {
             return;
         };
         let summary = entries.summary();
-        queue.next_sequence = queue.next_sequence.max(summary.last.0.saturating_add(1));
+        queue.note_place(summary.last);
         queue.counters.entered += summary.count;
         queue.index.load(entries, summary);
     }
@@ -223,6 +223,6 @@ impl Shard {
         let Some(queue) = self.queues.get_mut(&queue) else {
             return;
         };
-        queue.mark.advance(below.0, index);
+        queue.mark.advance(below, index);
     }
 }

@@ -29,7 +29,8 @@ pub struct Frozen {
 struct FrozenQueue {
     definition: QueueDefinition,
     next: Sequence,
-    below: Sequence,
+    /// Of each class of places.
+    below: Vec<Sequence>,
     pages: Vec<Form>,
     plain: Vec<Item>,
     packed_tail: Packing,
@@ -69,11 +70,15 @@ impl FrozenQueue {
         if !queue.is_store() {
             sink(&Fact::QueueDeclared(self.definition));
         }
+        let mut below = self.below.into_iter();
         sink(&Fact::QueueState {
             queue,
             next: self.next,
-            below: self.below,
+            below: below.next().unwrap_or(Sequence(0)),
         });
+        for below in below {
+            sink(&Fact::Delivering { queue, below });
+        }
         let mut put = |entries: Option<Packed>| {
             if let Some(entries) = entries {
                 sink(&Fact::Page { queue, entries });
@@ -134,7 +139,7 @@ impl Shard {
             FrozenQueue {
                 definition: queue.definition.clone(),
                 next: Sequence(queue.next_sequence),
-                below: Sequence(queue.mark.below()),
+                below: queue.mark.below().collect(),
                 pages,
                 plain,
                 packed_tail,
@@ -208,8 +213,9 @@ impl Shard {
     pub fn stop(&mut self, log: &mut dyn Log) {
         self.finish(log);
         for id in self.durable_queues() {
-            let exact = self.queues.get(&id).and_then(|queue| queue.mark.exact());
-            if let Some(below) = exact {
+            let queue = self.queues.get(&id);
+            let exact = queue.map(|queue| queue.mark.exact().collect::<Vec<_>>());
+            for below in exact.unwrap_or_default() {
                 let fact = Fact::Delivering { queue: id, below };
                 let index = log.append_lazy(&fact);
                 self.apply(index, fact);

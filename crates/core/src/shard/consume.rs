@@ -1,6 +1,6 @@
 //! `basic.consume`, `basic.cancel`, `basic.qos`.
 
-use menzil_model::{Name, QueueId, Sequence};
+use menzil_model::{Name, QueueId};
 
 use super::Shard;
 use crate::command::{ChannelKey, Consume};
@@ -81,10 +81,7 @@ impl Shard {
         let consumer_id = ConsumerId(self.next_consumer);
         self.next_consumer += 1;
         let durable = queue.definition.durable;
-        let head = queue
-            .index
-            .head()
-            .map_or(queue.next_sequence, |head| head.sequence.0);
+        let head = queue.next_out();
         let (Some(channel_place), Some(connection_place)) = (
             self.channels.place(&key),
             self.connections.place(&key.connection),
@@ -114,7 +111,7 @@ impl Shard {
             channel.consumers.insert(tag.clone(), consumer_id);
         }
         if durable {
-            self.reserve_delivering(turn, id, Sequence(head));
+            self.reserve_delivering(turn, id, head);
         }
         turn.reply(
             key,

@@ -74,11 +74,7 @@ impl Shard {
         ids.sort_unstable();
         for id in ids {
             if let Some(queue) = self.queues.get_mut(&id) {
-                queue.unused_since = now;
-                queue
-                    .index
-                    .recovered(queue.mark.below().min(queue.next_sequence));
-                queue.mark.recovered(queue.next_sequence);
+                queue.recovered(now);
             }
             self.touch(id);
         }

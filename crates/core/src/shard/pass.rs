@@ -136,7 +136,11 @@ impl Shard {
             return;
         };
         let had_ready = queue.index.ready_count() > 0;
-        queue.next_sequence = entry.sequence.0 + 1;
+        if passage.route.has_terms {
+            queue.note_place(entry.sequence);
+        } else {
+            queue.next_sequence = entry.sequence.0 + 1;
+        }
         queue.counters.entered += 1;
         let reach = self.content.reach(!queue.consumers.is_empty());
         let item = passage.item(entry);
@@ -161,14 +165,15 @@ impl Shard {
         route: &Route,
     ) -> Option<Entry> {
         let queue = self.queues.at(place, id)?;
-        let expires_at = if route.has_ttl {
-            queue.expires_at(turn.now, route.ttl)
+        let (sequence, expires_at) = if route.has_terms {
+            let expires_at = queue.expires_at(turn.now, route.ttl);
+            (queue.place(route.priority, turn.now, 0), expires_at)
         } else {
-            None
+            (Sequence(queue.next_sequence), None)
         };
         Some(Entry {
             queue: id,
-            sequence: queue.place(id, turn.now, 0),
+            sequence,
             expires_at,
             durable: route.persistent && queue.is_durable(),
         })
@@ -187,7 +192,11 @@ impl Shard {
         if queue.index.ready_count() > 0 || queue.consumers.is_empty() {
             return false;
         }
-        let sequence = Sequence(queue.next_sequence);
+        let sequence = if passage.route.has_terms {
+            queue.place(passage.route.priority, turn.now, 0)
+        } else {
+            Sequence(queue.next_sequence)
+        };
         let durable = passage.origin.index != 0 && queue.is_durable();
         // Where the mark of deliveries is to be moved first, the long way does it.
         if durable && queue.mark.due(sequence).is_some() {

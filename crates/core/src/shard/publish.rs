@@ -142,6 +142,7 @@ impl Shard {
             message,
             persistent: route.persistent,
             ttl: route.ttl,
+            priority: route.priority,
             targets: route.queues.clone(),
             unroutable: unroutable && publish.mandatory,
         };
@@ -230,7 +231,7 @@ impl Shard {
                 .min();
             entries.push(Entry {
                 queue: *id,
-                sequence: queue.place(*id, turn.now, pending.of(*id).len() as u64),
+                sequence: queue.place(held.priority, turn.now, pending.of(*id).len() as u64),
                 expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
                 durable,
             });
@@ -330,8 +331,9 @@ impl Shard {
         self.record(turn, Fact::Group(group), true)
     }
 
-    /// The ready entries that a queue drops from its head because of what is pending, and
-    /// whether the journal has any of them.
+    /// The entries that a queue drops from its head because of what is pending, and whether the
+    /// journal has any of them. The head is what would go out first, so that of a queue with
+    /// priorities the highest go first, as in RabbitMQ.
     pub(super) fn overflow(&self, id: QueueId, pending: &Pending) -> Option<(Ranges, bool)> {
         let queue = self.queues.get(&id)?;
         let added = pending.of(id);
@@ -341,6 +343,8 @@ impl Shard {
         {
             return None;
         }
+        let mut added = added.to_vec();
+        added.sort_unstable_by_key(|(sequence, _, _)| *sequence);
         // What consumers take at once never waits in the queue.
         let taken = usize::try_from(self.appetite(id))
             .unwrap_or(usize::MAX)
@@ -356,9 +360,16 @@ impl Shard {
             .index
             .ready()
             .map(|i| (i.sequence, i.extent.body_bytes, i.durable));
+        let mut ready = ready.peekable();
+        let mut added = added.iter().copied().peekable();
+        let in_order = std::iter::from_fn(|| match (ready.peek(), added.peek()) {
+            (Some(waits), Some(comes)) if comes.0 < waits.0 => added.next(),
+            (Some(_), _) => ready.next(),
+            (None, _) => added.next(),
+        });
         let mut gone = Vec::new();
         let mut durable = false;
-        for (sequence, body_bytes, is_durable) in ready.chain(added.iter().copied()) {
+        for (sequence, body_bytes, is_durable) in in_order {
             if !over(count, bytes) {
                 break;
             }

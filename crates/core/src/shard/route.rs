@@ -5,7 +5,7 @@ use menzil_model::{Name, Properties, QueueId};
 use super::Shard;
 use super::consume::DIRECT_REPLY_TO;
 use crate::command::{ChannelKey, PublishRef};
-use crate::queue::parse_expiration;
+use crate::queue::{Order, parse_expiration};
 use crate::refusal::{Object, Refusal};
 use crate::route::Route;
 use crate::slots::Place;
@@ -69,6 +69,7 @@ impl Shard {
         let properties = Properties::parse(publish.properties).unwrap_or_default();
         route.ttl = properties.expiration.map(parse_expiration).transpose()?;
         route.persistent = properties.is_persistent();
+        route.priority = properties.priority.unwrap_or_default();
         route.is_plain = properties.headers.is_none();
         if properties.reply_to == Some(DIRECT_REPLY_TO) {
             return Err(Refusal::NoReplyConsumer);
@@ -95,7 +96,7 @@ impl Shard {
         let known = self.look_at_queues(route);
         route.is_unlimited = known.is_unlimited;
         route.is_durable = known.is_durable && route.persistent;
-        route.has_ttl = known.has_ttl || route.ttl.is_some();
+        route.has_terms = known.has_terms || route.ttl.is_some();
         match (grounds, route.queues.as_slice()) {
             (Grounds::Chance, _) => route.holds_once(),
             (Grounds::Keys, [_]) if route.is_plain && route.stores == 0 => {
@@ -115,7 +116,7 @@ impl Shard {
             place: Place::default(),
             is_unlimited: true,
             is_durable: false,
-            has_ttl: false,
+            has_terms: false,
             atomic: route.atomic,
         };
         for id in &route.queues {
@@ -128,7 +129,8 @@ impl Shard {
             };
             known.is_unlimited &= !queue.is_limited() && queue.settings.deduplication.is_none();
             known.is_durable |= queue.is_durable();
-            known.has_ttl |= queue.settings.message_ttl.is_some();
+            known.has_terms |= queue.settings.message_ttl.is_some();
+            known.has_terms |= queue.order != Order::Arrival;
         }
         known
     }

@@ -7,8 +7,8 @@ use menzil_model::{ExchangeId, Fact, QueueId, Sequence, StorePurpose};
 
 use super::Shard;
 use crate::log::Log;
-use crate::queue::Queue;
-use crate::store::{Retention, place_at};
+use crate::queue::{Queue, place_at};
+use crate::store::Retention;
 
 /// Entries that one turn drops from a store; the rest follow in the next.
 const DROPPED_AT_ONCE: usize = 4096;

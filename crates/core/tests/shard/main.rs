@@ -12,6 +12,7 @@ mod deduplication;
 mod hashes;
 mod history;
 mod outcomes;
+mod priorities;
 mod queues;
 mod runs;
 mod stores;

@@ -1,16 +1,8 @@
 //! Queues: order, redelivery, limits, time to live, leases, exclusivity.
 
-use crate::support::{Seen, World, arguments, key, name};
+use crate::support::{Seen, World, arguments, delivered, key, name};
 use menzil_core::{Command, Object, QueueDeclare, Refusal, Reply, Request, ShardSettings};
 use menzil_model::{ConnectionId, Table, Value};
-
-fn delivered(tag: u64, body: &str, redelivered: bool) -> Seen {
-    Seen::Delivered {
-        tag,
-        body: body.to_owned(),
-        redelivered,
-    }
-}
 
 #[test]
 fn consumers_take_turns_and_prefetch_holds() {

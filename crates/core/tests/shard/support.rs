@@ -149,6 +149,14 @@ pub(crate) enum Seen {
     Refused(Refusal),
 }
 
+pub(crate) fn delivered(tag: u64, body: &str, redelivered: bool) -> Seen {
+    Seen::Delivered {
+        tag,
+        body: body.to_owned(),
+        redelivered,
+    }
+}
+
 pub(crate) fn body_of(message: &Message) -> String {
     let body: Vec<u8> = message.body_parts().collect::<Vec<_>>().concat();
     String::from_utf8(body).unwrap()

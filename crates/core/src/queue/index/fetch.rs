@@ -118,7 +118,7 @@ impl Index {
     /// Opens pages, and a packed tail, until the head has that many entries; it stays within two
     /// runs and a page.
     fn open_pages(&mut self, count: usize) {
-        let most = 2 * self.page_entries.max(512);
+        let most = 2 * self.page_entries.max(super::between::HEAD_ENTRIES);
         while self.head.len() < count.min(most) {
             let Some(page) = self.pages.pop_front() else {
                 self.open_tail();

@@ -1,5 +1,7 @@
 //! The index against one sorted list of all entries and who is out.
 
+use std::collections::btree_map::Entry;
+
 use super::*;
 use crate::testing::MemoryScratch;
 use menzil_model::Name;
@@ -46,6 +48,8 @@ enum Step {
         size: u64,
     },
     InsertBetween(u64, Option<u64>),
+    /// Some that come in any order: which, how many, and how far apart.
+    InsertMany(u64, u64, u64),
     TakeHead,
     PutBack(u64),
     Remove(u64),
@@ -67,6 +71,8 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Insert { skip, expires_at, stored, size }
         }),
         1 => (0..90_u64, between).prop_map(|(at, expires_at)| Step::InsertBetween(at, expires_at)),
+        1 => (0..200_u64, 1..20_u64, 1..50_u64)
+            .prop_map(|(first, count, apart)| Step::InsertMany(first, count, apart)),
         4 => Just(Step::TakeHead),
         2 => (0..90_u64).prop_map(Step::PutBack),
         2 => (0..90_u64).prop_map(Step::Remove),
@@ -136,12 +142,23 @@ fn run(steps: Vec<Step>, page: usize, reach: u64, shelf_bytes: u64) -> Result<()
                 next += 1;
             }
             Step::InsertBetween(sequence, expires_at) => {
-                let first = naive.ready().first().copied().unwrap_or(u64::MAX);
-                let free = sequence > first && sequence < next;
-                if free && !naive.entries.contains_key(&sequence) {
+                if let Entry::Vacant(place) = naive.entries.entry(sequence) {
                     let item = item(sequence, 5, expires_at, true);
                     index.insert(item, Some(message()), reach);
-                    naive.entries.insert(sequence, (item, false));
+                    place.insert((item, false));
+                    next = next.max(sequence + 1);
+                }
+            }
+            Step::InsertMany(first, count, apart) => {
+                for at in 0..count {
+                    // 67 is no factor of their range: every step is another place of it.
+                    let sequence = first + (at * apart * 67) % (count * apart);
+                    if let Entry::Vacant(place) = naive.entries.entry(sequence) {
+                        let item = item(sequence, 5, None, true);
+                        index.insert(item, None, reach);
+                        place.insert((item, false));
+                        next = next.max(sequence + 1);
+                    }
                 }
             }
             Step::TakeHead => {
@@ -317,7 +334,7 @@ fn check_ranges(index: &Index, naive: &Naive) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn behaves_as_a_sorted_list(
@@ -328,6 +345,47 @@ proptest! {
     ) {
         run(steps, page, reach, shelf_bytes)?;
     }
+}
+
+/// As with a time that is due: any place, all of them apart.
+#[test]
+fn entries_of_any_order_are_kept_in_pages() {
+    let count = 30_000_u64;
+    let shelf = Shelf::new(None, u64::MAX);
+    let mut index = Index::new(64, true, Arc::clone(&shelf));
+    // An odd factor is a permutation of what 32 bits can say.
+    let places = (0..count).map(|at| at.wrapping_mul(0x9e37_79b1) & 0xffff_ffff);
+    let mut naive: Vec<u64> = places.clone().map(|at| at << 10).collect();
+    for (at, place) in places.enumerate() {
+        let mut item = item(place << 10, 100, None, true);
+        item.origin.index = at as u64 + 1;
+        index.insert(item, None, 0);
+    }
+    index.check_invariants();
+    naive.sort_unstable();
+    let ready: Vec<u64> = index.ready().map(|item| item.sequence.0).collect();
+    assert_eq!(ready, naive);
+    assert!(index.head.len() <= 4 * between::HEAD_ENTRIES);
+    assert!(shelf.bytes_here() < 12 * count);
+    for expected in naive {
+        let (item, _) = index.take_head().unwrap();
+        assert_eq!(item.sequence.0, expected);
+        index.remove(item.sequence, &mut Left::default());
+    }
+}
+
+/// As with priorities: the end of each of some classes.
+#[test]
+fn what_grows_at_some_spots_leaves_full_pages_behind() {
+    let mut index = Index::new(64, true, Shelf::new(None, u64::MAX));
+    for at in 0..30_000 {
+        let class = (at * 7 + at / 3) % 5;
+        index.insert(item((class << 40) + at, 100, None, true), None, 0);
+    }
+    index.check_invariants();
+    let entries = index.len() - index.head.len() as u64;
+    let pages = index.pages.len() as u64;
+    assert!(pages <= entries / 60, "{entries} entries in {pages} pages");
 }
 
 #[test]

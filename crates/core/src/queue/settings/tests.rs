@@ -335,7 +335,7 @@ fn what_rabbitmq_leaves_unchecked_is_checked() {
 fn what_is_not_built_is_refused_by_name() {
     for argument in UNSUPPORTED {
         let named = not_yet(&table(&[(argument, Value::Void)]), &Asked::default());
-        assert_eq!(named, Some(Name::from(argument)));
+        assert_eq!(named, Some(Name::from(*argument)));
     }
 }
 
