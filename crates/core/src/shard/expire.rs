@@ -4,6 +4,7 @@ use menzil_model::fact::Why;
 use menzil_model::{Fact, QueueId};
 
 use super::Shard;
+use crate::death::Reason;
 use crate::effect::Effects;
 use crate::log::Log;
 use crate::settling::ranges_of;
@@ -15,7 +16,12 @@ const EXPIRED_AT_ONCE: usize = 1000;
 impl Shard {
     /// When [`Shard::expire`] is due, in milliseconds since 1970.
     pub fn deadline(&self) -> Option<u64> {
-        if self.releases.is_behind() || self.topology.is_behind() || !self.grown.is_empty() {
+        if self.releases.is_behind()
+            || self.letters.is_behind()
+            || self.topology.is_behind()
+            || !self.grown.is_empty()
+            || self.is_applying_policies()
+        {
             return Some(0);
         }
         self.timers.first().map(|(at, _)| *at)
@@ -25,6 +31,7 @@ impl Shard {
     pub fn expire(&mut self, now: u64, log: &mut dyn Log, effects: &mut dyn Effects) {
         let mut turn = Turn { now, log, effects };
         self.topology.clear_away();
+        self.apply_policies(&mut turn);
         let due: Vec<QueueId> = self
             .timers
             .iter()
@@ -33,7 +40,7 @@ impl Shard {
             .map(|(_, queue)| *queue)
             .collect();
         for queue in due {
-            if self.expire_now(&mut turn, queue) {
+            if self.expire_now(&mut turn, queue) || self.is_dying(queue) {
                 self.touch(queue);
             }
             if self.lease_ended(queue, now) {
@@ -42,8 +49,15 @@ impl Shard {
                 self.reset_timer(queue);
             }
         }
+        self.resume_moves();
         self.settle_down(&mut turn);
         self.finish(turn.log);
+    }
+
+    fn is_dying(&self, id: QueueId) -> bool {
+        self.queues
+            .get(&id)
+            .is_some_and(|queue| queue.dying.is_some())
     }
 
     fn lease_ended(&self, id: QueueId, now: u64) -> bool {
@@ -70,9 +84,21 @@ impl Shard {
         if queue.next_expiry().is_none_or(|at| at > turn.now) {
             return false;
         }
-        let expired = queue.index.expired(turn.now, EXPIRED_AT_ONCE);
+        let room = if queue.dead_letters() {
+            queue.room_to_die()
+        } else {
+            EXPIRED_AT_ONCE
+        };
+        if room == 0 {
+            return false;
+        }
+        let expired = queue.index.expired(turn.now, room);
         if expired.is_empty() {
             return false;
+        }
+        if queue.dead_letters() {
+            self.doom_ready(id, expired, Reason::Expired);
+            return true;
         }
         let durable = queue.definition.durable;
         let ranges = ranges_of(expired);

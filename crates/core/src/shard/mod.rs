@@ -10,13 +10,17 @@ mod apply;
 mod checkpoint;
 mod close;
 mod consume;
+mod dead_letter;
 mod deduplicate;
+mod define;
 mod deliver;
+mod effective;
 mod exchange;
 mod expire;
 mod fetch;
 mod get;
 mod pass;
+mod policy;
 mod publish;
 mod queue;
 mod route;
@@ -38,6 +42,7 @@ use crate::content::ContentMemory;
 use crate::counters::Counters;
 use crate::effect::{Effects, Output, Reply};
 use crate::log::Log;
+use crate::policy::Policies;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::releases::Releases;
@@ -50,6 +55,8 @@ use crate::turn::Turn;
 use crate::ways::Ways;
 
 pub use checkpoint::Frozen;
+pub use define::{Definition, Definitions};
+pub use effective::{Effective, Setting, SettingOrigin, SettingValue};
 pub use summary::{QueueSummary, Summary};
 
 /// What may be tuned of a shard.
@@ -74,6 +81,8 @@ pub struct ShardSettings {
     pub chunk_bytes: usize,
     /// Consumers of one channel.
     pub consumers_per_channel_max: usize,
+    /// `x-death` headers that a client wrote go on counting, as before RabbitMQ 4.
+    pub dead_letter_counts_client_headers: bool,
 }
 
 impl Default for ShardSettings {
@@ -87,6 +96,7 @@ impl Default for ShardSettings {
             transaction_bytes_max: 64 << 20,
             chunk_bytes: 1 << 20,
             consumers_per_channel_max: 65_535,
+            dead_letter_counts_client_headers: false,
         }
     }
 }
@@ -140,6 +150,9 @@ pub struct Shard {
     /// Channels with a `basic.get` that waits for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
+    policies: Policies,
+    sweep: policy::Sweep,
+    letters: dead_letter::Letters,
     /// The index of the last topology fact: what reveals topology waits for it.
     topology_index: u64,
     counters: Counters,
@@ -174,6 +187,9 @@ impl Shard {
             grown: Vec::new(),
             parked: Vec::new(),
             timers: BTreeSet::new(),
+            policies: Policies::default(),
+            sweep: policy::Sweep::default(),
+            letters: dead_letter::Letters::default(),
             topology_index: 0,
             counters: Counters::default(),
             targets: Targets::default(),
@@ -414,21 +430,42 @@ impl Shard {
 
     /// Delivers and expires until nothing is left to do now.
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
-        while let Some((id, place)) = self.touched.pop_front() {
-            self.pump(turn, id, place);
-            let Some(queue) = self.queues.at(place, id) else {
-                continue;
-            };
-            if id.is_store() && self.grown.last() != Some(&id) {
-                self.grown.push(id);
+        self.allow_moves();
+        self.settle_touched(turn);
+    }
+
+    fn settle_touched(&mut self, turn: &mut Turn<'_>) {
+        loop {
+            while let Some((id, place)) = self.touched.pop_front() {
+                self.settle_queue(turn, id, place);
             }
-            if queue.has_deadlines() {
-                if self.expire_now(turn, id) {
-                    self.pump(turn, id, place);
-                }
-                self.reset_timer(id);
+            if !self.bury_refused(turn) {
+                return;
             }
-            self.note_content(id, place);
+        }
+    }
+
+    fn settle_queue(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) {
+        self.pump(turn, id, place);
+        let Some(queue) = self.queues.at(place, id) else {
+            return;
+        };
+        if id.is_store() && self.grown.last() != Some(&id) {
+            self.grown.push(id);
+        }
+        if queue.has_deadlines() || queue.dead_letters() {
+            if self.expire_now(turn, id) {
+                self.pump(turn, id, place);
+            }
+            if self.bury(turn, id, place) {
+                self.resume_parked(turn, &[id]);
+                self.touch_at(id, place);
+            }
+            self.reset_timer(id);
+        }
+        self.note_content(id, place);
+        if self.has_refused() {
+            self.wake_refused(id);
         }
     }
 

@@ -9,9 +9,11 @@ use smallvec::SmallVec;
 
 use super::Shard;
 use super::deduplicate::{Duplicates, PendingKeys, keys_of};
+use super::policy::DROPPED_AT_ONCE;
 use crate::channel::{HeldPublish, Mode};
 use crate::command::{ChannelKey, PublishRef};
 use crate::consumer::Taker;
+use crate::death::notes_of_bcc;
 use crate::effect::Output;
 use crate::queue::{Overflow, Queue};
 use crate::refusal::Refusal;
@@ -60,13 +62,16 @@ impl Pending {
 }
 
 /// What the queues said of one message.
+#[derive(Default)]
 pub(super) struct Intake {
     /// The places it gets.
     pub(super) entries: Entries,
     /// What it is known by in those of them that deduplicate.
     pub(super) keys: Option<Box<Keys>>,
-    /// A queue refused it.
-    pub(super) refused: bool,
+    /// A queue that refused it.
+    pub(super) refused_by: Option<QueueId>,
+    /// Those of them that want it dead-lettered.
+    pub(super) dead_letters: Vec<QueueId>,
     /// Those that have it already.
     pub(super) duplicates: Duplicates,
 }
@@ -145,25 +150,33 @@ impl Shard {
             priority: route.priority,
             targets: route.queues.clone(),
             unroutable: unroutable && publish.mandatory,
+            is_moved: false,
         };
         if transactional {
             return self.hold_publish(key, held);
         }
         let mut pending = Pending::default();
         let intake = self.intake(turn, &held, route.atomic, &mut pending);
-        if intake.refused {
+        let refused = intake.refused_by.is_some();
+        if refused {
             self.counters.refused += 1;
+            self.refuse_letters(&intake.dead_letters, &held.message);
         }
-        let accepted = !intake.refused;
-        let index = self.enter_queues(turn, held.message, intake, &pending);
-        self.confirm(turn, key, confirm, index, accepted);
+        self.counters.routed += u64::from(intake.reaches_a_queue());
+        let index = self.enter_queues(turn, held.message, intake, &pending, None);
+        self.confirm(turn, key, confirm, index, !refused);
         Ok(())
     }
 
     /// The message as queues hold it.
     pub(super) fn message_of(&self, publish: &PublishRef<'_>, route: &Route) -> Message {
-        let properties = route.stripped.as_deref().unwrap_or(publish.properties);
-        publish.message_with(properties, self.settings.chunk_bytes)
+        let chunk_bytes = self.settings.chunk_bytes;
+        match route.stripped.as_deref() {
+            None => publish.message(chunk_bytes),
+            Some(stripped) => publish
+                .message_with(stripped, chunk_bytes)
+                .with_notes(&notes_of_bcc(publish.properties)),
+        }
     }
 
     fn confirm(
@@ -191,16 +204,17 @@ impl Shard {
         atomic: bool,
         pending: &mut Pending,
     ) -> Intake {
-        let mut entries = Entries::new();
+        let mut intake = Intake::default();
+        let entries = &mut intake.entries;
         let mut keys = SmallVec::new();
-        let mut duplicates = Duplicates::default();
-        let mut refused = false;
         let body_bytes = held.message.body_bytes();
         let bytes = pending.durable_bytes + held.message.total_bytes();
         for id in &held.targets {
             let Some(queue) = self.queues.get(id) else {
                 // Routed there before the commit, and deleted since: not lost in silence.
-                refused |= !id.is_store();
+                if !id.is_store() {
+                    intake.refused_by = Some(*id);
+                }
                 continue;
             };
             let durable = held.persistent && queue.definition.durable;
@@ -209,14 +223,16 @@ impl Shard {
                 key.and_then(|key| self.original_of(turn.now, (*id, key), durable, &pending.keys));
             if let Some(after) = original {
                 // Before it may be refused: what is sent again has been taken.
-                duplicates.note(*id, after);
+                intake.duplicates.note(*id, after);
                 continue;
             }
-            let refuses = (durable && !turn.log.has_room(bytes))
-                || (queue.settings.overflow == Overflow::RejectPublish
-                    && self.is_full(*id, pending, body_bytes));
-            if refuses {
-                refused = true;
+            let overflow = queue.settings.overflow;
+            let is_full = overflow != Overflow::DropHead && self.is_full(*id, pending, body_bytes);
+            if is_full || (durable && !turn.log.has_room(bytes)) {
+                intake.refused_by = Some(*id);
+                if is_full && overflow == Overflow::RejectPublishDeadLetter {
+                    intake.dead_letters.push(*id);
+                }
                 if let Some(queue) = self.queues.get_mut(id) {
                     queue.counters.refused += 1;
                 }
@@ -242,24 +258,20 @@ impl Shard {
                 }
             }
         }
-        if refused && atomic {
+        if intake.refused_by.is_some() && atomic {
             entries.clear();
             keys.clear();
         }
         if entries.iter().any(|entry| entry.durable) {
             pending.durable_bytes = bytes;
         }
-        for entry in &entries {
+        for entry in &intake.entries {
             if pending.is_transaction || self.is_limited(entry.queue) {
                 pending.add(entry.queue, entry.sequence, body_bytes, entry.durable);
             }
         }
-        Intake {
-            entries,
-            keys: keys_of(turn.now, keys),
-            refused,
-            duplicates,
-        }
+        intake.keys = keys_of(turn.now, keys);
+        intake
     }
 
     fn is_limited(&self, id: QueueId) -> bool {
@@ -278,28 +290,31 @@ impl Shard {
     }
 
     /// Puts the message into its queues: one record, whatever their number, with the entries
-    /// that a length limit drops for it.
-    fn enter_queues(
+    /// that a length limit drops for it, and what else is to happen with it or not at all.
+    pub(super) fn enter_queues(
         &mut self,
         turn: &mut Turn<'_>,
         message: Arc<Message>,
         intake: Intake,
         pending: &Pending,
+        also: Option<(Fact, bool)>,
     ) -> u64 {
-        self.counters.routed += u64::from(intake.reaches_a_queue());
         self.count_duplicates(&intake.duplicates);
         let (entries, keys) = (intake.entries, intake.keys);
         let after = intake.duplicates.after;
         if entries.is_empty() {
+            if let Some((fact, is_durable)) = also {
+                self.record_lazy(turn.log, fact, is_durable);
+            }
             return after;
         }
         for entry in &entries {
             self.touch(entry.queue);
         }
         let durable = entries.iter().any(|entry| entry.durable);
-        let mut dropped: Vec<(Fact, bool)> = Vec::new();
+        let mut dropped: Vec<(Fact, bool)> = Vec::from_iter(also);
         for queue in pending.queues() {
-            if let Some((ranges, is_durable)) = self.overflow(queue, pending) {
+            if let Some((ranges, is_durable)) = self.overflow(queue, pending, DROPPED_AT_ONCE) {
                 let fact = Fact::Settled {
                     queue,
                     ranges,
@@ -333,12 +348,21 @@ impl Shard {
 
     /// The entries that a queue drops from its head because of what is pending, and whether the
     /// journal has any of them. The head is what would go out first, so that of a queue with
-    /// priorities the highest go first, as in RabbitMQ.
-    pub(super) fn overflow(&self, id: QueueId, pending: &Pending) -> Option<(Ranges, bool)> {
+    /// priorities the highest go first, as in RabbitMQ. A limit that a policy lowers may leave
+    /// many: no more than `at_once` go, besides as many as are pending.
+    pub(super) fn overflow(
+        &self,
+        id: QueueId,
+        pending: &Pending,
+        at_once: usize,
+    ) -> Option<(Ranges, bool)> {
         let queue = self.queues.get(&id)?;
         let added = pending.of(id);
+        let at_once = at_once.saturating_add(added.len());
         let added_bytes: u64 = added.iter().map(|(_, bytes, _)| bytes).sum();
+        // Those that a queue dead-letters leave it when the new ones are in.
         if queue.settings.overflow != Overflow::DropHead
+            || queue.dead_letters()
             || !queue.is_over(added.len() as u64, added_bytes)
         {
             return None;
@@ -352,10 +376,6 @@ impl Shard {
         let added = added.get(taken..).unwrap_or_default();
         let mut count = queue.index.ready_count() + added.len() as u64;
         let mut bytes = queue.index.ready_bytes() + added.iter().map(|(_, b, _)| b).sum::<u64>();
-        let over = |count: u64, bytes: u64| {
-            queue.settings.length_max.is_some_and(|max| count > max)
-                || queue.settings.bytes_max.is_some_and(|max| bytes > max)
-        };
         let ready = queue
             .index
             .ready()
@@ -370,7 +390,7 @@ impl Shard {
         let mut gone = Vec::new();
         let mut durable = false;
         for (sequence, body_bytes, is_durable) in in_order {
-            if !over(count, bytes) {
+            if !queue.settings.is_over(count, bytes) || gone.len() >= at_once {
                 break;
             }
             gone.push(sequence);
@@ -383,7 +403,12 @@ impl Shard {
 
     /// Drops what a requeue put over the limit.
     pub(super) fn enforce_limit(&mut self, turn: &mut Turn<'_>, queue: QueueId) {
-        if let Some((ranges, durable)) = self.overflow(queue, &Pending::default()) {
+        self.drop_over(turn, queue, usize::MAX);
+    }
+
+    /// Drops some of what is over the limit.
+    pub(super) fn drop_over(&mut self, turn: &mut Turn<'_>, queue: QueueId, at_once: usize) {
+        if let Some((ranges, durable)) = self.overflow(queue, &Pending::default(), at_once) {
             let fact = Fact::Settled {
                 queue,
                 ranges,

@@ -157,7 +157,7 @@ impl Shard {
     }
 }
 
-fn is_atomic(arguments: &menzil_model::Table) -> bool {
+pub(super) fn is_atomic(arguments: &menzil_model::Table) -> bool {
     matches!(
         arguments.find(b"atomic-routing"),
         Some(menzil_model::Value::Bool(true))

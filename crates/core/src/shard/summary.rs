@@ -4,7 +4,9 @@ use menzil_model::{Map, Name, Set};
 
 use super::Shard;
 use crate::counters::Counters;
+use crate::policy::settings_of;
 use crate::queue::QueueCounters;
+use crate::topology::Topology;
 
 /// Objects of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct QueueSummary {
     pub ready: u64,
     /// Entries that are out.
     pub unsettled: u64,
+    /// Of these, entries that wait to be dead-lettered.
+    pub dying: u64,
     /// Consumers.
     pub consumers: u64,
     /// Bytes of the bodies that wait.
@@ -79,6 +83,11 @@ impl Shard {
         }
     }
 
+    /// Its exchanges, queues and bindings.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
     /// Every queue, by name; the stores of exchanges are none.
     pub fn queues(&self) -> Vec<QueueSummary> {
         let mut queues: Vec<_> = self
@@ -90,6 +99,7 @@ impl Shard {
                 durable: queue.definition.durable,
                 ready: queue.index.ready_count(),
                 unsettled: queue.index.unsettled_count(),
+                dying: queue.dying_count(),
                 consumers: queue.consumers.len() as u64,
                 ready_bytes: queue.index.ready_bytes(),
                 counters: queue.counters,
@@ -113,6 +123,12 @@ impl Shard {
             .check_invariants(self.queues.values().map(|queue| queue.content));
         self.check_deliveries();
         self.check_consumers();
+        if !self.policies.is_empty() && self.sweep.is_over() {
+            for queue in self.queues.values().filter(|queue| queue.store.is_none()) {
+                let settings = settings_of(&queue.definition, &self.policies);
+                assert_eq!(queue.settings, settings, "a policy did not reach a queue");
+            }
+        }
         for (at, id) in &self.timers {
             assert_eq!(self.queues.get(id).and_then(|queue| queue.timer), Some(*at));
         }
@@ -140,7 +156,7 @@ impl Shard {
         let unsettled: u64 = self
             .queues
             .values()
-            .map(|q| q.index.unsettled_count())
+            .map(|q| q.index.unsettled_count() - q.dying_count())
             .sum();
         assert_eq!(out.len() as u64, unsettled, "entries are out on no channel");
     }

@@ -8,10 +8,12 @@
     reason = "a test may fail where it stands"
 )]
 
+mod dead_letters;
 mod deduplication;
 mod hashes;
 mod history;
 mod outcomes;
+mod policies;
 mod priorities;
 mod queues;
 mod runs;

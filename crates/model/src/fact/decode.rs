@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::{
     Binding, Chunks, Content, Destination, Entries, Entry, ExchangeDefinition, ExchangeKind,
-    Extent, FORMAT_VERSION, Fact, Keys, MessageKey, Packed, Published, QueueDefinition, Range,
-    Ranges, SeenKey, Why, tag,
+    Extent, FORMAT_VERSION, Fact, Keys, MessageKey, Packed, PolicyDefinition, Published,
+    QueueDefinition, Range, Ranges, SeenKey, Why, tag,
 };
 use crate::table::TableError;
 use crate::wire::{Reader, Truncated};
@@ -94,6 +94,11 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
         },
         tag::BOUND => Fact::Bound(decode_binding(&mut reader)?),
         tag::UNBOUND => Fact::Unbound(decode_binding(&mut reader)?),
+        tag::POLICY_SET => Fact::PolicySet(PolicyDefinition::decode(&mut reader)?),
+        tag::POLICY_CLEARED => Fact::PolicyCleared {
+            name: decode_name(&mut reader)?,
+            is_operator: reader.u8()? & 1 != 0,
+        },
         tag::CHUNK => {
             let rest = reader.bytes(reader.rest().len())?;
             Fact::Chunk(match content {
@@ -106,6 +111,7 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
             let keys = Box::new(decode_keys(&mut reader)?);
             Fact::Published(decode_published(&mut reader, Some(keys), content)?)
         }
+        tag::NOTED => return decode_noted(reader, content),
         tag::SETTLED => {
             let queue = QueueId(reader.varint()?);
             let why = Why::from_byte(reader.u8()?).ok_or(FactError::Invalid("settle reason"))?;
@@ -158,6 +164,22 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
     } else {
         Err(FactError::Trailing)
     }
+}
+
+/// A message with what the broker noted of it.
+fn decode_noted(mut reader: Reader<'_>, content: Content) -> Result<Fact, FactError> {
+    let length = length(&mut reader)?;
+    let notes = reader.bytes(length)?;
+    if reader.rest().first() == Some(&tag::NOTED) {
+        return Err(FactError::Invalid("notes of notes"));
+    }
+    let Fact::Published(mut published) = decode_body(reader, content, GROUP_DEPTH_MAX)? else {
+        return Err(FactError::Invalid("notes of no message"));
+    };
+    let message = published.message.take();
+    published.message =
+        message.map(|message| Arc::new(Arc::unwrap_or_clone(message).with_notes(notes)));
+    Ok(Fact::Published(published))
 }
 
 fn decode_packed(reader: &mut Reader<'_>) -> Result<(QueueId, Packed), FactError> {
@@ -370,8 +392,8 @@ pub fn read_message(
     let name = |bytes| Name::new(bytes).ok_or(FactError::Invalid("name"));
     let (exchange, routing_key) = (name(message.exchange())?, name(message.routing_key())?);
     let properties = message.properties();
-    let message = Message::new(&exchange, &routing_key, properties, chunks, 0);
-    Ok(Arc::new(message))
+    let whole = Message::new(&exchange, &routing_key, properties, chunks, 0);
+    Ok(Arc::new(whole.with_notes(message.notes())))
 }
 
 /// As [`read_message`] of one whose body is in the record, which mostly is the only fact there.

@@ -16,6 +16,7 @@ mod encode;
 mod keyed;
 mod packed;
 mod packing;
+mod policy;
 mod runs;
 mod tag;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use decode::{FactError, read_chunk, read_message, read_short_message};
 pub use keyed::{Keys, MessageKey, SeenKey};
 pub use packed::{Packed, PackedEntries, PackedSummary, StoredEntry};
 pub use packing::Packing;
+pub use policy::{ApplyTo, PolicyDefinition};
 
 use crate::{Class, ExchangeId, Message, Name, QueueId, Sequence, Table};
 
@@ -269,14 +271,23 @@ pub enum Why {
     Purged = 5,
     /// The record that held the content cannot be read any more.
     Damaged = 6,
+    /// It came back more often than the queue's delivery limit allows.
+    DeliveryLimit = 7,
 }
 
 impl Why {
     fn from_byte(byte: u8) -> Option<Self> {
-        use Why::{Acknowledged, Damaged, Expired, Overflow, Purged, Rejected};
-        [Acknowledged, Rejected, Expired, Overflow, Purged, Damaged]
-            .into_iter()
-            .find(|why| *why as u8 == byte)
+        use Why::{Acknowledged, Damaged, DeliveryLimit, Expired, Overflow, Purged, Rejected};
+        let known = [
+            Acknowledged,
+            Rejected,
+            Expired,
+            Overflow,
+            Purged,
+            Damaged,
+            DeliveryLimit,
+        ];
+        known.into_iter().find(|why| *why as u8 == byte)
     }
 }
 
@@ -318,6 +329,15 @@ pub enum Fact {
     Bound(Binding),
     /// A binding is gone.
     Unbound(Binding),
+    /// A policy is there, in the place of the one that had its name.
+    PolicySet(PolicyDefinition),
+    /// A policy is gone.
+    PolicyCleared {
+        /// Which.
+        name: Name,
+        /// Among operator policies.
+        is_operator: bool,
+    },
     /// A part of a large body; named by the `Published` record that follows it.
     Chunk(Bytes),
     /// A message entered queues.
@@ -407,6 +427,8 @@ impl Fact {
             | Self::QueueDeleted { .. }
             | Self::Bound(_)
             | Self::Unbound(_)
+            | Self::PolicySet(_)
+            | Self::PolicyCleared { .. }
             | Self::Numbering { .. }
             | Self::QueueState { .. } => Class::Topology,
             Self::Chunk(_)

@@ -7,6 +7,8 @@ pub(super) const QUEUE_DECLARED: u8 = 4;
 pub(super) const QUEUE_DELETED: u8 = 5;
 pub(super) const BOUND: u8 = 6;
 pub(super) const UNBOUND: u8 = 7;
+pub(super) const POLICY_SET: u8 = 9;
+pub(super) const POLICY_CLEARED: u8 = 10;
 pub(super) const CHUNK: u8 = 16;
 pub(super) const PUBLISHED: u8 = 17;
 pub(super) const SETTLED: u8 = 18;
@@ -15,6 +17,7 @@ pub(super) const GROUP: u8 = 20;
 pub(super) const COPIED: u8 = 22;
 /// As [`PUBLISHED`], of a message with keys.
 pub(super) const PUBLISHED_KEYED: u8 = 23;
+pub(super) const NOTED: u8 = 24;
 pub(super) const NUMBERING: u8 = 32;
 pub(super) const QUEUE_STATE: u8 = 33;
 // 34 was a message that queues still hold, in format version 1.

@@ -72,6 +72,10 @@ fn samples() -> Vec<Fact> {
         keys: Some(Box::new(keys)),
         ..published.clone()
     };
+    let mut noted = published.clone();
+    noted.message = Some(Arc::new(
+        Message::copied(b"x", b"k", b"\0\0", b"body").with_notes(b"noted"),
+    ));
     let settled = Fact::Settled {
         queue: QueueId(9),
         ranges: smallvec![
@@ -89,6 +93,18 @@ fn samples() -> Vec<Fact> {
     vec![
         Fact::VirtualHostCreated {
             name: Name::from("/"),
+        },
+        Fact::PolicySet(PolicyDefinition {
+            name: Name::from("limits"),
+            is_operator: true,
+            pattern: b"^orders\\.".to_vec(),
+            apply_to: ApplyTo::ClassicQueues,
+            priority: -7,
+            definition: arguments.clone(),
+        }),
+        Fact::PolicyCleared {
+            name: Name::from("limits"),
+            is_operator: true,
         },
         Fact::ExchangeDeclared(ExchangeDefinition {
             id: ExchangeId(3),
@@ -113,6 +129,8 @@ fn samples() -> Vec<Fact> {
         Fact::Unbound(binding(Destination::Exchange(ExchangeId(4)))),
         Fact::Chunk(Bytes::from_static(b"part")),
         Fact::Published(published.clone()),
+        Fact::Published(noted.clone()),
+        Fact::Group(vec![Fact::Published(noted), settled.clone()]),
         Fact::Published(keyed.clone()),
         settled.clone(),
         Fact::Delivering {
