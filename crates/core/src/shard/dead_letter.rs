@@ -308,6 +308,7 @@ impl Shard {
         let (held, intake, pending) = match self.address(turn, id, reason, message) {
             Address::Queues { held, atomic } => {
                 let mut pending = Pending::default();
+                self.feed_consumers(turn, &held.targets);
                 let intake = self.intake(turn, &held, atomic, &mut pending);
                 (held, intake, pending)
             }
@@ -333,6 +334,22 @@ impl Shard {
             Some((settled, is_durable)),
         );
         Move::Done
+    }
+
+    /// Lets consumers take what entered these queues in this turn: what they take is in the way of
+    /// nothing that comes now.
+    fn feed_consumers(&mut self, turn: &mut Turn<'_>, targets: &[QueueId]) {
+        for id in targets {
+            let Some(place) = self.queues.place(id) else {
+                continue;
+            };
+            let queue = self.queues.at(place, *id);
+            let waits =
+                queue.is_some_and(|queue| queue.is_limited() && queue.index.ready_count() > 0);
+            if waits {
+                self.pump(turn, *id, place);
+            }
+        }
     }
 
     /// Queues refused a message, and it is to go through their dead-letter exchanges.
@@ -365,6 +382,7 @@ impl Shard {
             return true;
         };
         let mut pending = Pending::default();
+        self.feed_consumers(turn, &held.targets);
         let intake = self.intake(turn, &held, atomic, &mut pending);
         if intake.refused_by.is_some() {
             self.counters.dead_letters_refused += 1;
