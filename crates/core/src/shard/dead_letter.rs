@@ -313,7 +313,7 @@ impl Shard {
         let (held, intake, pending) = match self.address(turn, id, reason, message) {
             Address::Queues { held, atomic } => {
                 let mut pending = Pending::default();
-                self.feed_consumers(turn, &held.targets);
+                self.make_room(turn, &held.targets);
                 let intake = self.intake(turn, &held, atomic, &mut pending);
                 (held, intake, pending)
             }
@@ -341,9 +341,9 @@ impl Shard {
         Move::Done
     }
 
-    /// Lets consumers take what entered these queues in this turn: what they take is in the way of
-    /// nothing that comes now.
-    fn feed_consumers(&mut self, turn: &mut Turn<'_>, targets: &[QueueId]) {
+    /// Lets consumers take what entered these queues in this turn, and lets go what is past its
+    /// time: that is in the way of nothing that comes now.
+    fn make_room(&mut self, turn: &mut Turn<'_>, targets: &[QueueId]) {
         for id in targets {
             let Some(place) = self.queues.place(id) else {
                 continue;
@@ -353,6 +353,7 @@ impl Shard {
                 queue.is_some_and(|queue| queue.is_limited() && queue.index.ready_count() > 0);
             if waits {
                 self.pump(turn, *id, place);
+                self.expire_now(turn, *id);
             }
         }
     }
@@ -387,7 +388,7 @@ impl Shard {
             return true;
         };
         let mut pending = Pending::default();
-        self.feed_consumers(turn, &held.targets);
+        self.make_room(turn, &held.targets);
         let intake = self.intake(turn, &held, atomic, &mut pending);
         if intake.refused_by.is_some() {
             self.counters.dead_letters_refused += 1;
