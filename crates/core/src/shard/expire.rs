@@ -51,6 +51,7 @@ impl Shard {
             }
         }
         self.resume_moves();
+        self.advance_replays(&mut turn);
         self.settle_down(&mut turn);
         self.finish(turn.log);
     }
