@@ -62,7 +62,7 @@ def test_the_length_is_an_argument_and_a_header_keeps_a_message_out(conn, name):
     remove(conn, channel, exchange, queue)
 
 
-def test_history_goes_through_an_exchange_that_is_bound(conn, name):
+def test_history_goes_through_an_exchange_that_is_bound(conn, name, broker):
     channel, exchange, second, queue = confirmed(conn), name("x"), name("second"), name()
     declared(conn, channel, exchange)
     conn.call(channel, "exchange.declare", exchange=second, type="direct")
@@ -71,7 +71,9 @@ def test_history_goes_through_an_exchange_that_is_bound(conn, name):
     for body, key in ((b"1", "a"), (b"2", "b"), (b"3", "a")):
         settled_publish(conn, channel, exchange, key, body, DURABLE)
     conn.call(channel, "exchange.bind", source=exchange, destination=second, routing_key="")
-    assert get_all(conn, channel, queue) == [b"1", b"2", b"3"]
+    # Differs: RabbitMQ hands the newest on first here, and only here.
+    expected = [b"1", b"2", b"3"]
+    assert get_all(conn, channel, queue) == (expected if broker.menzil else expected[::-1])
     conn.call(channel, "exchange.delete", exchange=second)
     remove(conn, channel, exchange, queue)
 
