@@ -8,6 +8,7 @@
     reason = "a test may fail where it stands"
 )]
 
+mod articles;
 mod dead_letters;
 mod deduplication;
 mod hashes;
