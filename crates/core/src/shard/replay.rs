@@ -144,6 +144,9 @@ impl Shard {
 
     /// Looks at what came to stores that replays read from.
     pub(super) fn note_arrivals(&mut self, turn: &Turn<'_>) {
+        if self.arrived.is_empty() {
+            return;
+        }
         for (store, item, message) in std::mem::take(&mut self.arrived) {
             let ids: Vec<u64> = self.replays.keys().copied().collect();
             for id in ids {
