@@ -483,6 +483,8 @@ impl Shard {
                 return Address::Round;
             }
         }
+        // What reaches no queue may be tried again, and is not kept each time.
+        queues.extend_from_slice(targets.stores());
         let persistent = properties.is_persistent();
         let atomic = is_atomic(&definition.arguments);
         Address::Queues {
