@@ -183,6 +183,7 @@ fn of_shard(shard: &ShardDriver) -> Value {
         "queues_count": objects.queues,
         "bindings": objects.bindings,
         "messages": objects.messages,
+        "retained": objects.retained,
         "connections": objects.connections,
         "channels": objects.channels,
         "consumers": objects.consumers,

@@ -71,6 +71,7 @@ impl Shard {
         self.counters.fetched += messages.len() as u64;
         if id.is_store() {
             self.fetched_for_replay(turn, id, &messages);
+            self.advance_replays(turn);
             return;
         }
         let Some(queue) = self.queues.get_mut(&id) else {
