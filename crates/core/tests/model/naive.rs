@@ -420,9 +420,10 @@ impl Host {
             } => {
                 let tag = self.nth_tag(*channel, *nth).unwrap();
                 let of = &mut self.channel(*channel).out;
-                let tags: Vec<u64> = match *multiple && *verdict != Verdict::Fail {
-                    true => of.range(..=tag).map(|(tag, _)| *tag).collect(),
-                    false => vec![tag],
+                let tags: Vec<u64> = if *multiple && *verdict != Verdict::Fail {
+                    of.range(..=tag).map(|(tag, _)| *tag).collect()
+                } else {
+                    vec![tag]
                 };
                 for tag in tags {
                     self.settle(*channel, tag, *verdict);
