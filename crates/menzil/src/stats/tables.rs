@@ -213,6 +213,7 @@ const JOURNAL: &[&str] = &[
 ];
 const OBJECTS: &[&str] = &[
     "messages",
+    "retained",
     "queues_count",
     "exchanges",
     "bindings",
