@@ -9,6 +9,7 @@ mod command;
 mod consumer;
 mod content;
 mod counters;
+mod delay;
 mod deliveries;
 mod effect;
 mod equivalence;
@@ -41,7 +42,7 @@ pub use log::Log;
 pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};
 pub use scratch::Scratch;
-pub use shard::{Frozen, QueueSummary, Shard, ShardSettings, Summary};
+pub use shard::{Delay, DelaySummary, Frozen, QueueSummary, Shard, ShardSettings, Stray, Summary};
 pub use topology::{
     Grounds, Routed, RoutingKeys, Targets, Topology, check_binding, check_exchange, strip_bcc,
 };

@@ -126,7 +126,11 @@ impl Shard {
             } else {
                 message.clone()
             };
-            let reach = self.content.reach(!queue.consumers.is_empty());
+            let reach = if queue.delays() {
+                queue.reach_of_delay(item.sequence)
+            } else {
+                self.content.reach(!queue.consumers.is_empty())
+            };
             queue.index.insert(item, content, reach);
             let key = keys.as_deref().and_then(|keys| keys.in_queue(entry.queue));
             if let (Some(keys), Some(key)) = (keys.as_deref(), key) {
@@ -150,7 +154,9 @@ impl Shard {
             return;
         };
         let summary = entries.summary();
-        queue.note_place(summary.last);
+        if !queue.delays() {
+            queue.note_place(summary.last);
+        }
         queue.counters.entered += summary.count;
         queue.index.load(entries, summary);
     }
@@ -165,7 +171,7 @@ impl Shard {
         };
         queue.index.remove_ranges(ranges, &mut gone);
         let count = gone.count;
-        let is_store = queue.store.is_some();
+        let is_store = queue.definition.id.is_store();
         let (queue, shard) = (&mut queue.counters, &mut self.counters);
         let (of_queue, of_shard) = match why {
             Why::Acknowledged => (&mut queue.acknowledged, &mut shard.acknowledged),

@@ -6,6 +6,7 @@ use menzil_model::fact::{Range, Ranges, Why};
 use menzil_model::{Fact, Message, QueueId, Sequence};
 
 use super::Shard;
+use super::delays::read_up_to;
 use crate::effect::Effect;
 use crate::queue::{Body, RunMax};
 use crate::slots::Place;
@@ -41,6 +42,11 @@ impl Shard {
         let max = RunMax {
             messages: RUN_MESSAGES_MAX,
             bytes: self.content.run_bytes(),
+            below: if id.is_store() {
+                read_up_to(turn.now)
+            } else {
+                Sequence(u64::MAX)
+            },
         };
         let Some(queue) = self.queues.get_mut(&id) else {
             return;

@@ -11,6 +11,7 @@ mod checkpoint;
 mod close;
 mod consume;
 mod deduplicate;
+mod delays;
 mod deliver;
 mod exchange;
 mod expire;
@@ -50,6 +51,7 @@ use crate::turn::Turn;
 use crate::ways::Ways;
 
 pub use checkpoint::Frozen;
+pub use delays::{Delay, DelaySummary, Stray};
 pub use summary::{QueueSummary, Summary};
 
 /// What may be tuned of a shard.
@@ -137,6 +139,8 @@ pub struct Shard {
     touched: VecDeque<(QueueId, Place)>,
     /// Stores that messages came to since the last [`Shard::finish`].
     grown: Vec<QueueId>,
+    /// Delayed messages that found no queue, for who looks.
+    strays: Vec<Stray>,
     /// Channels with a `basic.get` that waits for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
@@ -172,6 +176,7 @@ impl Shard {
             spare: Spare::default(),
             touched: VecDeque::new(),
             grown: Vec::new(),
+            strays: Vec::new(),
             parked: Vec::new(),
             timers: BTreeSet::new(),
             topology_index: 0,

@@ -31,6 +31,8 @@ pub(super) struct Pending {
     by_queue: Map<QueueId, Vec<(Sequence, u64, bool)>>,
     order: Vec<QueueId>,
     keys: PendingKeys,
+    /// Where the large body of the message lies already.
+    pub(super) chunks: Chunks,
 }
 
 impl Pending {
@@ -145,6 +147,7 @@ impl Shard {
             priority: route.priority,
             targets: route.queues.clone(),
             unroutable: unroutable && publish.mandatory,
+            delay: route.delay,
         };
         if transactional {
             return self.hold_publish(key, held);
@@ -155,7 +158,7 @@ impl Shard {
             self.counters.refused += 1;
         }
         let accepted = !intake.refused;
-        let index = self.enter_queues(turn, held.message, intake, &pending);
+        let index = self.enter_queues(turn, held.message, intake, &pending, None);
         self.confirm(turn, key, confirm, index, accepted);
         Ok(())
     }
@@ -203,7 +206,8 @@ impl Shard {
                 refused |= !id.is_store();
                 continue;
             };
-            let durable = held.persistent && queue.definition.durable;
+            // What waits lies on disk, whatever is to become of it.
+            let durable = (held.persistent || queue.delays()) && queue.definition.durable;
             let key = self.key_in(*id, held);
             let original =
                 key.and_then(|key| self.original_of(turn.now, (*id, key), durable, &pending.keys));
@@ -225,16 +229,20 @@ impl Shard {
             let Some(queue) = self.queues.get(id) else {
                 continue;
             };
-            let ttl = [held.ttl, queue.settings.message_ttl]
-                .into_iter()
-                .flatten()
-                .min();
+            // Of what waits, time to live begins when it is due.
+            let (at, ttl) = if queue.delays() {
+                (turn.now.saturating_add(held.delay), None)
+            } else {
+                (turn.now, held.ttl)
+            };
+            let behind = pending.of(*id).len() as u64;
             entries.push(Entry {
                 queue: *id,
-                sequence: queue.place(held.priority, turn.now, pending.of(*id).len() as u64),
-                expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
+                sequence: queue.place(held.priority, at, behind),
+                expires_at: queue.expires_at(turn.now, ttl),
                 durable,
             });
+            self.counters.delayed += u64::from(queue.delays());
             if let Some(key) = key {
                 keys.push((*id, key));
                 if pending.is_transaction {
@@ -278,13 +286,14 @@ impl Shard {
     }
 
     /// Puts the message into its queues: one record, whatever their number, with the entries
-    /// that a length limit drops for it.
-    fn enter_queues(
+    /// that a length limit drops for it, and what else is to happen with it or not at all.
+    pub(super) fn enter_queues(
         &mut self,
         turn: &mut Turn<'_>,
         message: Arc<Message>,
         intake: Intake,
         pending: &Pending,
+        also: Option<(Fact, bool)>,
     ) -> u64 {
         self.counters.routed += u64::from(intake.reaches_a_queue());
         self.count_duplicates(&intake.duplicates);
@@ -297,7 +306,7 @@ impl Shard {
             self.touch(entry.queue);
         }
         let durable = entries.iter().any(|entry| entry.durable);
-        let mut dropped: Vec<(Fact, bool)> = Vec::new();
+        let mut dropped: Vec<(Fact, bool)> = Vec::from_iter(also);
         for queue in pending.queues() {
             if let Some((ranges, is_durable)) = self.overflow(queue, pending) {
                 let fact = Fact::Settled {
@@ -309,7 +318,11 @@ impl Shard {
             }
         }
         let references = if durable { entries.len() } else { 0 };
-        let extent = write_chunks(turn, &message, references);
+        let extent = if pending.chunks.count > 0 && references > 0 {
+            share_chunks(turn, &message, pending.chunks, references)
+        } else {
+            write_chunks(turn, &message, references)
+        };
         let published = Fact::Published(Published {
             message: Some(message),
             extent,
@@ -443,5 +456,22 @@ pub(super) fn write_chunks(turn: &mut Turn<'_>, message: &Message, references: u
         body_bytes: message.body_bytes(),
         total_bytes: message.total_bytes(),
         chunks: written,
+    }
+}
+
+/// As [`write_chunks`], for a large body that earlier records hold.
+fn share_chunks(
+    turn: &mut Turn<'_>,
+    message: &Message,
+    chunks: Chunks,
+    references: usize,
+) -> Extent {
+    for _ in 0..references {
+        turn.log.retain_run(chunks.first, chunks.count.into());
+    }
+    Extent {
+        body_bytes: message.body_bytes(),
+        total_bytes: message.total_bytes(),
+        chunks,
     }
 }

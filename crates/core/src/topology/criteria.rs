@@ -72,7 +72,7 @@ pub fn check_binding(
     arguments: &Table,
 ) -> Result<(), Refusal> {
     check_key(exchange, destination, key)?;
-    if exchange.kind == ExchangeKind::Headers {
+    if exchange.routes_as() == ExchangeKind::Headers {
         check_match(arguments)?;
     }
     Ok(())

@@ -34,6 +34,7 @@ mod weight;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use carbon_copy::edit_headers;
 pub use carbon_copy::{RoutingKeys, strip_bcc};
 pub use criteria::{check_binding, check_exchange};
 pub(crate) use term::Term;

@@ -42,6 +42,8 @@ pub(crate) struct Exchange {
     pub(crate) alternate: Option<Name>,
     /// Where it keeps what passes.
     pub(crate) store: Option<QueueId>,
+    /// Where it keeps what is not due.
+    pub(crate) delays: Option<QueueId>,
 }
 
 impl Point {
@@ -114,11 +116,14 @@ impl Exchange {
         };
         let store = Retention::of(&definition)
             .map(|_| QueueId::store_of(definition.id, StorePurpose::Retention));
+        let delays =
+            (definition.delays()).then(|| QueueId::store_of(definition.id, StorePurpose::Delay));
         Self {
             definition,
             index,
             alternate,
             store,
+            delays,
         }
     }
 }

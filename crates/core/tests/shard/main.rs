@@ -9,6 +9,7 @@
 )]
 
 mod deduplication;
+mod delays;
 mod hashes;
 mod history;
 mod outcomes;

@@ -268,7 +268,7 @@ impl World {
     }
 
     /// Effects, and behind them what comes of those that ask for messages.
-    fn answered(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
+    pub(crate) fn answered(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
         let (mut all, mut fetched) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
