@@ -41,6 +41,15 @@ pub struct Counters {
     pub expired: u64,
     /// Entries that a length limit dropped.
     pub overflowed: u64,
+    /// Entries that came back more often than a delivery limit allows.
+    pub limited: u64,
+    /// Dead letters that reached a queue.
+    pub dead_lettered: u64,
+    /// Dead letters that were dropped: no such exchange, no queue, or only queues that they went
+    /// round already.
+    pub dead_letters_dropped: u64,
+    /// Dead letters that a queue refused and that did not wait for it.
+    pub dead_letters_refused: u64,
     /// Entries whose record cannot be read.
     pub damaged: u64,
     /// Messages read back from the journal.

@@ -3,14 +3,13 @@
 //! What goes on later has it negated, so that the next such exchange does not keep it again and
 //! a consumer sees that it waited.
 
+use menzil_model::fact::ExchangeKind;
 use menzil_model::table::{Fields, write_value};
 use menzil_model::wire::Writer;
-use menzil_model::{Properties, Value};
+use menzil_model::{Name, Properties, Table, Value};
 
 use crate::refusal::{Object, Refusal};
 use crate::topology::edit_headers;
-use menzil_model::fact::ExchangeKind;
-use menzil_model::{Name, Table};
 
 const HEADER: &[u8] = b"x-delay";
 
@@ -42,25 +41,24 @@ fn whole(number: f64) -> Option<i128> {
     is_near.then_some(number as i128)
 }
 
-/// The properties of a message that has waited: without `BCC`, its delay negated. `None` where
-/// there is nothing to do.
+/// The properties of a message that has waited, with its delay negated. `None` where there is
+/// nothing to do.
 pub(crate) fn arrived(properties: &[u8]) -> Option<Vec<u8>> {
+    let headers = Properties::parse(properties).ok()?.headers?;
+    let delay = i64::try_from(-delay_in(headers)?).ok()?;
     edit_headers(properties, |headers, out| {
-        let delay = delay_in(headers).and_then(|delay| i64::try_from(-delay).ok());
         let mut fields = Fields::of(headers);
         let mut rest = headers;
         while let Some((name, _)) = fields.next() {
             let length = rest.len() - fields.rest().len();
             let (field, behind) = rest.split_at_checked(length).unwrap_or_default();
             rest = behind;
-            match (name, delay) {
-                (b"BCC", _) => {}
-                (HEADER, Some(delay)) => {
-                    out.put_short_string(name);
-                    let short = i32::try_from(delay).map(Value::I32);
-                    write_value(out, short.unwrap_or(Value::I64(delay)));
-                }
-                _ => out.put(field),
+            if name == HEADER {
+                out.put_short_string(name);
+                let short = i32::try_from(delay).map(Value::I32);
+                write_value(out, short.unwrap_or(Value::I64(delay)));
+            } else {
+                out.put(field);
             }
         }
     })
@@ -152,7 +150,6 @@ mod tests {
         let before = properties(&[
             ("a", Value::Bool(true)),
             ("x-delay", Value::LongString(b"3000")),
-            ("BCC", Value::LongString(b"hidden")),
             ("b", Value::I32(7)),
         ]);
         let after = properties(&[

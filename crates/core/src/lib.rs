@@ -9,6 +9,7 @@ mod command;
 mod consumer;
 mod content;
 mod counters;
+mod death;
 mod delay;
 mod deliveries;
 mod effect;

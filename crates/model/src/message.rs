@@ -16,6 +16,7 @@ pub struct Message {
     data: Data,
     exchange_bytes: u8,
     routing_key_bytes: u8,
+    notes_bytes: u16,
     properties_bytes: u32,
     /// The body's parts after the inline one; each at most one journal chunk.
     chunks: Vec<Bytes>,
@@ -25,7 +26,7 @@ pub struct Message {
 /// Bytes of a message that lie beside its other fields, in one allocation with them.
 const SHORT_BYTES_MAX: usize = 134;
 
-/// exchange ++ routing key ++ properties ++ inline body
+/// exchange ++ routing key ++ properties ++ notes ++ inline body
 #[derive(Clone)]
 enum Data {
     /// Anything after the length.
@@ -152,6 +153,7 @@ impl Message {
             },
             exchange_bytes: u8::try_from(exchange.len()).unwrap_or(u8::MAX),
             routing_key_bytes: u8::try_from(routing_key.len()).unwrap_or(u8::MAX),
+            notes_bytes: 0,
             properties_bytes: u32::try_from(properties.len()).unwrap_or(u32::MAX),
             chunks,
             body_bytes: body_bytes as u64,
@@ -177,6 +179,7 @@ impl Message {
             data,
             exchange_bytes: u8::try_from(exchange.len()).unwrap_or(u8::MAX),
             routing_key_bytes: u8::try_from(routing_key.len()).unwrap_or(u8::MAX),
+            notes_bytes: 0,
             properties_bytes: u32::try_from(properties.len()).unwrap_or(u32::MAX),
             chunks: Vec::new(),
             body_bytes: body.len() as u64,
@@ -206,6 +209,7 @@ impl Message {
         }
         self.exchange_bytes = exchange_bytes;
         self.routing_key_bytes = routing_key_bytes;
+        self.notes_bytes = 0;
         self.properties_bytes = properties_bytes;
         self.body_bytes = body.len() as u64;
         true
@@ -235,8 +239,35 @@ impl Message {
     }
 
     #[inline]
-    fn body_start(&self) -> usize {
+    fn properties_end(&self) -> usize {
         self.properties_start() + self.properties_bytes as usize
+    }
+
+    #[inline]
+    fn body_start(&self) -> usize {
+        self.properties_end() + usize::from(self.notes_bytes)
+    }
+
+    /// The same with what the broker notes of it, which no client sees; more than 64 KiB of it
+    /// is nothing.
+    #[must_use]
+    pub fn with_notes(mut self, notes: &[u8]) -> Self {
+        let (notes, notes_bytes) = match u16::try_from(notes.len()) {
+            Ok(length) => (notes, length),
+            Err(_) => (&[][..], 0),
+        };
+        let data = [self.envelope(), notes, self.inline_body()].concat();
+        self.data = Data::of(&data);
+        self.notes_bytes = notes_bytes;
+        self
+    }
+
+    /// What [`Message::with_notes`] took.
+    pub fn notes(&self) -> &[u8] {
+        self.data
+            .as_slice()
+            .get(self.properties_end()..self.body_start())
+            .unwrap_or_default()
     }
 
     /// The exchange it was published to; empty is the default exchange.
@@ -259,7 +290,7 @@ impl Message {
     pub fn properties(&self) -> &[u8] {
         self.data
             .as_slice()
-            .get(self.properties_start()..self.body_start())
+            .get(self.properties_start()..self.properties_end())
             .unwrap_or_default()
     }
 
@@ -268,7 +299,7 @@ impl Message {
     pub fn envelope(&self) -> &[u8] {
         self.data
             .as_slice()
-            .get(..self.body_start())
+            .get(..self.properties_end())
             .unwrap_or_default()
     }
 
@@ -356,6 +387,26 @@ mod tests {
         assert_eq!(large.inline_body(), b"");
         assert_eq!(large.body_parts().collect::<Vec<_>>().concat(), b"onetwo");
         assert_eq!((small.body_bytes(), large.body_bytes()), (6, 6));
+    }
+
+    #[test]
+    fn notes_lie_between_properties_and_body_and_show_in_neither() {
+        for body in [&b"body"[..], &[7; SHORT_BYTES_MAX]] {
+            let plain = Message::copied(b"x", b"key", b"\0\0", body);
+            let mut noted = plain.clone().with_notes(b"noted");
+            assert_eq!(noted.notes(), b"noted");
+            assert_eq!(noted.envelope(), plain.envelope());
+            assert_eq!(
+                (noted.properties(), noted.inline_body()),
+                (&b"\0\0"[..], body)
+            );
+            assert_eq!(noted.body_parts().collect::<Vec<_>>().concat(), body);
+            assert_eq!(noted.clone().with_notes(b""), plain);
+            assert_eq!(plain.clone().with_notes(&vec![0; 70_000]), plain);
+            if noted.become_copied(b"x", b"key", b"\0\0", b"") {
+                assert_eq!(noted.notes(), b"");
+            }
+        }
     }
 
     #[test]

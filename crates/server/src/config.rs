@@ -55,6 +55,8 @@ pub struct Settings {
     pub message_bytes_max: Size,
     /// Bytes that one open transaction may hold. Default 64 MiB, at most 256 MiB.
     pub tx_bytes_max: Size,
+    /// `x-death` headers that a client wrote go on counting, as before RabbitMQ 4. Default false.
+    pub dead_letter_counts_client_headers: bool,
     /// Bytes of half-received messages on one connection, property lists included. Default 256 MiB.
     pub assembling_bytes_per_connection: Size,
     /// Bytes of half-received messages on all connections. Default 1 GiB.
@@ -130,6 +132,7 @@ impl Default for Settings {
             handshake_timeout_seconds: 10,
             message_bytes_max: Size::mib(128),
             tx_bytes_max: Size::mib(64),
+            dead_letter_counts_client_headers: false,
             assembling_bytes_per_connection: Size::mib(256),
             assembling_bytes_per_node: Size::mib(1024),
             delivery_credit_bytes: Size::mib(1),

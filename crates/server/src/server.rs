@@ -287,6 +287,7 @@ fn shard_settings(settings: &Settings) -> ShardSettings {
         scratch: Some(Arc::new(ScratchFile::new(settings.data_dir.clone()))),
         credit_bytes: settings.delivery_credit_bytes.0,
         transaction_bytes_max: settings.tx_bytes_max.0,
+        dead_letter_counts_client_headers: settings.dead_letter_counts_client_headers,
         chunk_bytes: chunk_bytes(settings),
         ..ShardSettings::default()
     }

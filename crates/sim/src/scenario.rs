@@ -89,6 +89,7 @@ impl Scenario {
             transaction_bytes_max: 1 << 20,
             chunk_bytes,
             consumers_per_channel_max: 100,
+            dead_letter_counts_client_headers: false,
         };
         let journal = Options {
             segment_bytes: prng.pick(&[16 << 10, 16 << 10, 64 << 10]),

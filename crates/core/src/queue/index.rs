@@ -15,6 +15,7 @@
 //! before the tail; the head is empty only if these are; one form of the tail is empty.
 
 mod between;
+mod dying;
 mod expiry;
 mod fetch;
 mod removal;
@@ -33,6 +34,7 @@ use super::page::{Form, Page};
 use super::unsettled::Unsettled;
 use crate::scratch::Shelf;
 
+pub(crate) use dying::Remains;
 pub(crate) use fetch::{Body, RunMax};
 pub(crate) use removal::Gone;
 

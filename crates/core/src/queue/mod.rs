@@ -1,5 +1,6 @@
 //! One queue: its settings, its order, its consumers.
 
+mod dying;
 mod index;
 mod item;
 mod key;
@@ -26,12 +27,13 @@ use crate::spare::Spare;
 use crate::store::{Retention, Store};
 use mark::Marks;
 
-pub(crate) use index::{Body, Gone, Index, RunMax, needs_of};
+pub(crate) use dying::Dying;
+pub(crate) use index::{Body, Gone, Index, Remains, RunMax, needs_of};
 pub(crate) use item::Item;
 pub(crate) use key::key_of;
 pub(crate) use order::{Order, place_at, time_of};
 pub(crate) use page::{Form, Page};
-pub(crate) use settings::{Arguments, Overflow, Settings, compared, parse_expiration};
+pub(crate) use settings::{Arguments, DeadLetters, Overflow, Settings, compared, parse_expiration};
 pub(crate) use window::{FrozenWindow, Seen, Windows};
 
 /// See the module.
@@ -62,6 +64,8 @@ pub(crate) struct Queue {
     pub(crate) unused_since: u64,
     /// The one consumer that asked to be alone.
     pub(crate) exclusive_consumer: bool,
+    /// Entries on their way to the dead-letter exchange.
+    pub(crate) dying: Option<Box<Dying>>,
     /// What it remembers of messages, if it deduplicates and had some.
     pub(crate) windows: Option<Box<Windows>>,
     /// What a hidden queue of an exchange has besides.
@@ -92,6 +96,11 @@ pub struct QueueCounters {
     pub expired: u64,
     /// Entries that a length limit dropped.
     pub overflowed: u64,
+    /// Entries that came back more often than the delivery limit allows.
+    pub limited: u64,
+    /// Of those that were rejected, expired, dropped or limited: how many reached a queue
+    /// through the dead-letter exchange.
+    pub dead_lettered: u64,
     /// Entries purged.
     pub purged: u64,
     /// Entries whose record cannot be read any more.
@@ -109,6 +118,7 @@ impl QueueCounters {
             + self.rejected
             + self.expired
             + self.overflowed
+            + self.limited
             + self.purged
             + self.damaged
     }
@@ -133,6 +143,7 @@ impl Queue {
             owner: None,
             consumers: VecDeque::new(),
             exclusive_consumer: false,
+            dying: None,
             unused_since: 0,
             timer: None,
             counters: QueueCounters::default(),
@@ -323,8 +334,12 @@ impl Queue {
     pub(crate) fn is_over(&self, pending: u64, pending_bytes: u64) -> bool {
         let count = self.index.ready_count() + pending;
         let bytes = self.index.ready_bytes() + pending_bytes;
-        self.settings.length_max.is_some_and(|max| count > max)
-            || self.settings.bytes_max.is_some_and(|max| bytes > max)
+        self.settings.is_over(count, bytes)
+    }
+
+    /// Whether its oldest entries go where there are too many.
+    pub(crate) fn sheds(&self) -> bool {
+        self.settings.overflow == Overflow::DropHead && self.is_limited()
     }
 
     /// When an entry that comes now leaves by itself, if its message lives that long.
@@ -343,6 +358,7 @@ impl Queue {
             || self.next_expiry().is_some()
             || self.store.is_some()
             || self.delays()
+            || self.dying.is_some()
     }
 
     /// When the first ready entry leaves by itself, or earlier.
@@ -361,13 +377,34 @@ impl Queue {
         Some(came_at.saturating_add(store.retention.age_max?))
     }
 
+    /// Whether entries that leave it unacknowledged go to an exchange.
+    pub(crate) fn dead_letters(&self) -> bool {
+        self.settings.dead_letters.is_some()
+    }
+
+    /// Entries that are to die.
+    pub(crate) fn dying_count(&self) -> u64 {
+        self.dying.as_deref().map_or(0, |dying| dying.len() as u64)
+    }
+
+    /// Room for entries that are to die.
+    pub(crate) fn room_to_die(&self) -> usize {
+        self.dying.as_deref().map_or(Dying::MAX, Dying::room)
+    }
+
     /// When something is to happen by itself.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let lease = match self.settings.expires {
             Some(time) if self.consumers.is_empty() => Some(self.unused_since + time),
             _ => None,
         };
-        [lease, self.next_expiry(), self.ages_at(), self.due_at()]
+        let (expiry, retry) = match self.dying.as_deref() {
+            // Nothing expires before there is room for it.
+            Some(dying) if dying.room() == 0 => (None, dying.retry_at()),
+            Some(dying) => (self.next_expiry(), dying.retry_at()),
+            None => (self.next_expiry(), None),
+        };
+        [lease, expiry, retry, self.ages_at(), self.due_at()]
             .into_iter()
             .flatten()
             .min()

@@ -125,6 +125,14 @@ pub(crate) struct Settings {
     pub(crate) group_header: Option<Name>,
 }
 
+impl Settings {
+    /// Whether so many ready entries are too many.
+    pub(crate) fn is_over(&self, count: u64, bytes: u64) -> bool {
+        self.length_max.is_some_and(|max| count > max)
+            || self.bytes_max.is_some_and(|max| bytes > max)
+    }
+}
+
 /// Arguments that take part in redeclare equivalence, in the order in which RabbitMQ compares
 /// them on queues of either type.
 pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
@@ -191,9 +199,6 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
 /// Arguments that this broker knows and does not act on, yet. Each goes from here with the
 /// change that makes it work.
 const UNSUPPORTED: &[&str] = &[
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-dead-letter-strategy",
     "x-single-active-consumer",
     "x-delivery-limit",
     "x-consumer-timeout",
@@ -207,7 +212,7 @@ impl Settings {
     /// Reads and checks the arguments of a queue of that name.
     pub(crate) fn parse(queue: &Name, table: &Table) -> Result<Self, Refusal> {
         let asked = arguments::read(queue, table)?;
-        if let Some(argument) = not_yet(table, &asked) {
+        if let Some(argument) = not_yet(table) {
             return Err(Refusal::UnsupportedArgument {
                 object: Object::Queue(queue.clone()),
                 argument,
@@ -218,17 +223,10 @@ impl Settings {
 }
 
 /// An argument that is valid and does nothing yet.
-fn not_yet(table: &Table, asked: &Asked) -> Option<Name> {
-    let known = table
-        .fields()
-        .map(|(name, _)| name)
-        .find(|name| UNSUPPORTED.iter().any(|known| known.as_bytes() == *name));
-    match known {
-        None if asked.overflow == Some(Overflow::RejectPublishDeadLetter) => {
-            Some(Name::from("x-overflow=reject-publish-dlx"))
-        }
-        known => known.map(Name::cut),
-    }
+fn not_yet(table: &Table) -> Option<Name> {
+    let mut names = table.fields().map(|(name, _)| name);
+    let known = names.find(|name| UNSUPPORTED.iter().any(|known| known.as_bytes() == *name));
+    known.map(Name::cut)
 }
 
 /// Reads the `expiration` property: digits only, in range.

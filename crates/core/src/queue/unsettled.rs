@@ -53,6 +53,14 @@ impl Unsettled {
             .or_else(|| self.late.get(&sequence))
     }
 
+    pub(crate) fn get_mut(&mut self, sequence: Sequence) -> Option<&mut Held> {
+        let at = self.place(sequence);
+        let slot = self.slots.get_mut(at);
+        slot.filter(|(place, _)| *place == sequence)
+            .and_then(|(_, held)| held.as_mut())
+            .or_else(|| self.late.get_mut(&sequence))
+    }
+
     fn place(&self, sequence: Sequence) -> usize {
         match (self.slots.front(), self.slots.back()) {
             (Some((first, _)), _) if *first == sequence => 0,

@@ -178,6 +178,7 @@ impl Shard {
             Why::Rejected => (&mut queue.rejected, &mut shard.rejected),
             Why::Expired => (&mut queue.expired, &mut shard.expired),
             Why::Overflow => (&mut queue.overflowed, &mut shard.overflowed),
+            Why::DeliveryLimit => (&mut queue.limited, &mut shard.limited),
             Why::Damaged => (&mut queue.damaged, &mut shard.damaged),
             Why::Purged => {
                 queue.purged += count;

@@ -13,6 +13,7 @@ use menzil_model::{Fact, Message, Name, Properties, QueueId, Sequence, StorePurp
 use super::Shard;
 use super::publish::Pending;
 use crate::channel::HeldPublish;
+use crate::death::Notes;
 use crate::delay::arrived;
 use crate::effect::Effects;
 use crate::log::Log;
@@ -168,8 +169,10 @@ impl Shard {
         }
         let mut pending = Pending::default();
         let intake = self.intake(turn, &held, false, &mut pending);
-        self.counters.refused += u64::from(intake.refused);
+        self.counters.refused += u64::from(intake.refused_by.is_some());
+        self.counters.routed += u64::from(intake.reaches_a_queue());
         self.counters.undelayed += 1;
+        self.refuse_letters(&intake.dead_letters, &held.message);
         pending.chunks = item.extent.chunks;
         let settled = settled(id, item.sequence, Why::Acknowledged);
         if intake.entries.is_empty() {
@@ -185,11 +188,11 @@ impl Shard {
     /// The message as it goes on, and where to; `None` where no queue and no store takes it.
     fn held_when_due(&mut self, id: QueueId, message: &Message) -> Option<HeldPublish> {
         let (exchange, _) = id.store()?;
-        let parsed = Properties::parse(message.properties()).ok()?;
-        let keys = RoutingKeys::new(message.routing_key(), &parsed).ok()?;
         let rewritten = arrived(message.properties());
         let properties = rewritten.as_deref().unwrap_or(message.properties());
         let properties = Properties::parse(properties).ok()?;
+        let keys = RoutingKeys::new(message.routing_key(), &properties).ok()?;
+        let keys = keys.and(Notes::of(message).keys());
         let mut targets = std::mem::take(&mut self.targets);
         let _routed = self
             .topology
@@ -207,7 +210,8 @@ impl Shard {
                 properties,
                 message.body_parts().collect(),
                 self.settings.chunk_bytes,
-            ),
+            )
+            .with_notes(message.notes()),
             None => message.clone(),
         };
         Some(HeldPublish {

@@ -202,7 +202,9 @@ impl Shard {
             match self.hand_out(turn, id, place) {
                 Halt::End => return,
                 Halt::Expired => {
-                    self.expire_now(turn, id);
+                    if !self.expire_now(turn, id) {
+                        return;
+                    }
                 }
                 Halt::Mark(sequence) => self.reserve_delivering(turn, id, sequence),
                 Halt::Ask { waits } => {

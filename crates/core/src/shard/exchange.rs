@@ -80,7 +80,8 @@ impl Shard {
             }
             self.touch(id);
         }
-        self.settle_down(&mut turn);
+        // Nothing can be read yet: what is to be moved waits for the first turn.
+        self.settle_touched(&mut turn);
         self.finish(turn.log);
     }
 

@@ -4,6 +4,7 @@ use menzil_model::fact::Why;
 use menzil_model::{Fact, QueueId};
 
 use super::Shard;
+use crate::death::Reason;
 use crate::effect::Effects;
 use crate::log::Log;
 use crate::queue::Queue;
@@ -16,7 +17,11 @@ const EXPIRED_AT_ONCE: usize = 1000;
 impl Shard {
     /// When [`Shard::expire`] is due, in milliseconds since 1970.
     pub fn deadline(&self) -> Option<u64> {
-        if self.releases.is_behind() || self.topology.is_behind() || !self.grown.is_empty() {
+        if self.releases.is_behind()
+            || self.letters.is_behind()
+            || self.topology.is_behind()
+            || !self.grown.is_empty()
+        {
             return Some(0);
         }
         self.timers.first().map(|(at, _)| *at)
@@ -34,7 +39,7 @@ impl Shard {
             .map(|(_, queue)| *queue)
             .collect();
         for queue in due {
-            if self.expire_now(&mut turn, queue) {
+            if self.expire_now(&mut turn, queue) || self.is_dying(queue) {
                 self.touch(queue);
             }
             if self.lease_ended(queue, now) {
@@ -43,8 +48,15 @@ impl Shard {
                 self.reset_timer(queue);
             }
         }
+        self.resume_moves();
         self.settle_down(&mut turn);
         self.finish(turn.log);
+    }
+
+    fn is_dying(&self, id: QueueId) -> bool {
+        self.queues
+            .get(&id)
+            .is_some_and(|queue| queue.dying.is_some())
     }
 
     fn lease_ended(&self, id: QueueId, now: u64) -> bool {
@@ -75,9 +87,21 @@ impl Shard {
         if queue.next_expiry().is_none_or(|at| at > turn.now) {
             return false;
         }
-        let expired = queue.index.expired(turn.now, EXPIRED_AT_ONCE);
+        let room = if queue.dead_letters() {
+            queue.room_to_die()
+        } else {
+            EXPIRED_AT_ONCE
+        };
+        if room == 0 {
+            return false;
+        }
+        let expired = queue.index.expired(turn.now, room);
         if expired.is_empty() {
             return false;
+        }
+        if queue.dead_letters() {
+            self.doom_ready(id, expired, Reason::Expired);
+            return true;
         }
         let durable = queue.definition.durable;
         let ranges = ranges_of(expired);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use menzil_model::fact::{Range, Ranges, Why};
-use menzil_model::{Fact, Message, QueueId, Sequence};
+use menzil_model::{Fact, Message, QueueId, Sequence, StorePurpose};
 
 use super::Shard;
 use super::delays::read_up_to;
@@ -42,7 +42,7 @@ impl Shard {
         let max = RunMax {
             messages: RUN_MESSAGES_MAX,
             bytes: self.content.run_bytes(),
-            below: if id.is_store() {
+            below: if matches!(id.store(), Some((_, StorePurpose::Delay))) {
                 read_up_to(turn.now)
             } else {
                 Sequence(u64::MAX)

@@ -38,6 +38,18 @@ impl Shard {
             turn.reply(key, false, 0, Reply::GetEmpty);
             return;
         }
+        // What has expired and cannot leave yet is for nobody.
+        match self.waits_to_expire(turn.now, id) {
+            Some(true) => {
+                turn.reply(key, false, 0, Reply::GetEmpty);
+                return;
+            }
+            Some(false) => {
+                self.park(key, id, no_ack);
+                return;
+            }
+            None => {}
+        }
         // A few bytes ask for a whole message, so answers are bounded as deliveries are.
         let has_credit = self
             .connections
@@ -89,6 +101,16 @@ impl Shard {
         if no_ack {
             self.settle_unasked((id, place), item.sequence);
         }
+    }
+
+    /// Whether the head has expired and there is no room for it among what is dead-lettered; true
+    /// where that may last.
+    fn waits_to_expire(&self, now: u64, id: QueueId) -> Option<bool> {
+        let queue = self.queues.get(&id)?;
+        let is_over = |at: u64| at <= now;
+        let dying = queue.dying.as_deref().filter(|dying| dying.room() == 0)?;
+        let is_expired = queue.index.head()?.expires_at.is_some_and(is_over);
+        is_expired.then(|| dying.retry_at().is_some())
     }
 
     fn park(&mut self, key: ChannelKey, queue: QueueId, no_ack: bool) {

@@ -10,6 +10,7 @@ mod apply;
 mod checkpoint;
 mod close;
 mod consume;
+mod dead_letter;
 mod deduplicate;
 mod delays;
 mod deliver;
@@ -76,6 +77,8 @@ pub struct ShardSettings {
     pub chunk_bytes: usize,
     /// Consumers of one channel.
     pub consumers_per_channel_max: usize,
+    /// `x-death` headers that a client wrote go on counting, as before RabbitMQ 4.
+    pub dead_letter_counts_client_headers: bool,
 }
 
 impl Default for ShardSettings {
@@ -89,6 +92,7 @@ impl Default for ShardSettings {
             transaction_bytes_max: 64 << 20,
             chunk_bytes: 1 << 20,
             consumers_per_channel_max: 65_535,
+            dead_letter_counts_client_headers: false,
         }
     }
 }
@@ -144,6 +148,7 @@ pub struct Shard {
     /// Channels with a `basic.get` that waits for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
+    letters: dead_letter::Letters,
     /// The index of the last topology fact: what reveals topology waits for it.
     topology_index: u64,
     counters: Counters,
@@ -179,6 +184,7 @@ impl Shard {
             strays: Vec::new(),
             parked: Vec::new(),
             timers: BTreeSet::new(),
+            letters: dead_letter::Letters::default(),
             topology_index: 0,
             counters: Counters::default(),
             targets: Targets::default(),
@@ -419,21 +425,42 @@ impl Shard {
 
     /// Delivers and expires until nothing is left to do now.
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
-        while let Some((id, place)) = self.touched.pop_front() {
-            self.pump(turn, id, place);
-            let Some(queue) = self.queues.at(place, id) else {
-                continue;
-            };
-            if id.is_store() && self.grown.last() != Some(&id) {
-                self.grown.push(id);
+        self.allow_moves();
+        self.settle_touched(turn);
+    }
+
+    fn settle_touched(&mut self, turn: &mut Turn<'_>) {
+        loop {
+            while let Some((id, place)) = self.touched.pop_front() {
+                self.settle_queue(turn, id, place);
             }
-            if queue.has_deadlines() {
-                if self.expire_now(turn, id) {
-                    self.pump(turn, id, place);
-                }
-                self.reset_timer(id);
+            if !self.bury_refused(turn) {
+                return;
             }
-            self.note_content(id, place);
+        }
+    }
+
+    fn settle_queue(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) {
+        self.pump(turn, id, place);
+        let Some(queue) = self.queues.at(place, id) else {
+            return;
+        };
+        if id.is_store() && self.grown.last() != Some(&id) {
+            self.grown.push(id);
+        }
+        if queue.has_deadlines() || queue.dead_letters() {
+            if self.expire_now(turn, id) {
+                self.pump(turn, id, place);
+            }
+            if self.bury(turn, id, place) {
+                self.resume_parked(turn, &[id]);
+                self.touch_at(id, place);
+            }
+            self.reset_timer(id);
+        }
+        self.note_content(id, place);
+        if self.has_refused() {
+            self.wake_refused(id);
         }
     }
 

@@ -12,6 +12,7 @@ use super::deduplicate::{Duplicates, PendingKeys, keys_of};
 use crate::channel::{HeldPublish, Mode};
 use crate::command::{ChannelKey, PublishRef};
 use crate::consumer::Taker;
+use crate::death::notes_of_bcc;
 use crate::effect::Output;
 use crate::queue::{Overflow, Queue};
 use crate::refusal::Refusal;
@@ -62,13 +63,16 @@ impl Pending {
 }
 
 /// What the queues said of one message.
+#[derive(Default)]
 pub(super) struct Intake {
     /// The places it gets.
     pub(super) entries: Entries,
     /// What it is known by in those of them that deduplicate.
     pub(super) keys: Option<Box<Keys>>,
-    /// A queue refused it.
-    pub(super) refused: bool,
+    /// A queue that refused it.
+    pub(super) refused_by: Option<QueueId>,
+    /// Those of them that want it dead-lettered.
+    pub(super) dead_letters: Vec<QueueId>,
     /// Those that have it already.
     pub(super) duplicates: Duplicates,
 }
@@ -154,19 +158,26 @@ impl Shard {
         }
         let mut pending = Pending::default();
         let intake = self.intake(turn, &held, route.atomic, &mut pending);
-        if intake.refused {
+        let refused = intake.refused_by.is_some();
+        if refused {
             self.counters.refused += 1;
+            self.refuse_letters(&intake.dead_letters, &held.message);
         }
-        let accepted = !intake.refused;
+        self.counters.routed += u64::from(intake.reaches_a_queue());
         let index = self.enter_queues(turn, held.message, intake, &pending, None);
-        self.confirm(turn, key, confirm, index, accepted);
+        self.confirm(turn, key, confirm, index, !refused);
         Ok(())
     }
 
     /// The message as queues hold it.
     pub(super) fn message_of(&self, publish: &PublishRef<'_>, route: &Route) -> Message {
-        let properties = route.stripped.as_deref().unwrap_or(publish.properties);
-        publish.message_with(properties, self.settings.chunk_bytes)
+        let chunk_bytes = self.settings.chunk_bytes;
+        match route.stripped.as_deref() {
+            None => publish.message(chunk_bytes),
+            Some(stripped) => publish
+                .message_with(stripped, chunk_bytes)
+                .with_notes(&notes_of_bcc(publish.properties)),
+        }
     }
 
     fn confirm(
@@ -194,16 +205,17 @@ impl Shard {
         atomic: bool,
         pending: &mut Pending,
     ) -> Intake {
-        let mut entries = Entries::new();
+        let mut intake = Intake::default();
+        let entries = &mut intake.entries;
         let mut keys = SmallVec::new();
-        let mut duplicates = Duplicates::default();
-        let mut refused = false;
         let body_bytes = held.message.body_bytes();
         let bytes = pending.durable_bytes + held.message.total_bytes();
         for id in &held.targets {
             let Some(queue) = self.queues.get(id) else {
                 // Routed there before the commit, and deleted since: not lost in silence.
-                refused |= !id.is_store();
+                if !id.is_store() {
+                    intake.refused_by = Some(*id);
+                }
                 continue;
             };
             // What waits lies on disk, whatever is to become of it.
@@ -213,14 +225,16 @@ impl Shard {
                 key.and_then(|key| self.original_of(turn.now, (*id, key), durable, &pending.keys));
             if let Some(after) = original {
                 // Before it may be refused: what is sent again has been taken.
-                duplicates.note(*id, after);
+                intake.duplicates.note(*id, after);
                 continue;
             }
-            let refuses = (durable && !turn.log.has_room(bytes))
-                || (queue.settings.overflow == Overflow::RejectPublish
-                    && self.is_full(*id, pending, body_bytes));
-            if refuses {
-                refused = true;
+            let overflow = queue.settings.overflow;
+            let is_full = overflow != Overflow::DropHead && self.is_full(*id, pending, body_bytes);
+            if is_full || (durable && !turn.log.has_room(bytes)) {
+                intake.refused_by = Some(*id);
+                if is_full && overflow == Overflow::RejectPublishDeadLetter {
+                    intake.dead_letters.push(*id);
+                }
                 if let Some(queue) = self.queues.get_mut(id) {
                     queue.counters.refused += 1;
                 }
@@ -250,24 +264,20 @@ impl Shard {
                 }
             }
         }
-        if refused && atomic {
+        if intake.refused_by.is_some() && atomic {
             entries.clear();
             keys.clear();
         }
         if entries.iter().any(|entry| entry.durable) {
             pending.durable_bytes = bytes;
         }
-        for entry in &entries {
+        for entry in &intake.entries {
             if pending.is_transaction || self.is_limited(entry.queue) {
                 pending.add(entry.queue, entry.sequence, body_bytes, entry.durable);
             }
         }
-        Intake {
-            entries,
-            keys: keys_of(turn.now, keys),
-            refused,
-            duplicates,
-        }
+        intake.keys = keys_of(turn.now, keys);
+        intake
     }
 
     fn is_limited(&self, id: QueueId) -> bool {
@@ -295,11 +305,13 @@ impl Shard {
         pending: &Pending,
         also: Option<(Fact, bool)>,
     ) -> u64 {
-        self.counters.routed += u64::from(intake.reaches_a_queue());
         self.count_duplicates(&intake.duplicates);
         let (entries, keys) = (intake.entries, intake.keys);
         let after = intake.duplicates.after;
         if entries.is_empty() {
+            if let Some((fact, is_durable)) = also {
+                self.record_lazy(turn.log, fact, is_durable);
+            }
             return after;
         }
         for entry in &entries {
@@ -351,7 +363,9 @@ impl Shard {
         let queue = self.queues.get(&id)?;
         let added = pending.of(id);
         let added_bytes: u64 = added.iter().map(|(_, bytes, _)| bytes).sum();
+        // Those that a queue dead-letters leave it when the new ones are in.
         if queue.settings.overflow != Overflow::DropHead
+            || queue.dead_letters()
             || !queue.is_over(added.len() as u64, added_bytes)
         {
             return None;
@@ -365,10 +379,6 @@ impl Shard {
         let added = added.get(taken..).unwrap_or_default();
         let mut count = queue.index.ready_count() + added.len() as u64;
         let mut bytes = queue.index.ready_bytes() + added.iter().map(|(_, b, _)| b).sum::<u64>();
-        let over = |count: u64, bytes: u64| {
-            queue.settings.length_max.is_some_and(|max| count > max)
-                || queue.settings.bytes_max.is_some_and(|max| bytes > max)
-        };
         let ready = queue
             .index
             .ready()
@@ -383,7 +393,7 @@ impl Shard {
         let mut gone = Vec::new();
         let mut durable = false;
         for (sequence, body_bytes, is_durable) in in_order {
-            if !over(count, bytes) {
+            if !queue.settings.is_over(count, bytes) {
                 break;
             }
             gone.push(sequence);

@@ -129,13 +129,12 @@ impl Shard {
             return grounds;
         }
         let delays: SmallVec<[QueueId; 2]> = targets.delays().into();
-        if targets.queues().is_empty() {
-            // Other keys may count when it is due.
-            route.stripped = None;
-            // A publisher that wants to know hears now what would become of it.
-            if mandatory && topology.route(exchange, keys, properties, targets) == Routed::Nowhere {
-                return Grounds::Chance;
-            }
+        // A publisher that wants to know hears now what would become of it.
+        let is_nowhere = mandatory
+            && targets.queues().is_empty()
+            && topology.route(exchange, keys, properties, targets) == Routed::Nowhere;
+        if is_nowhere {
+            return Grounds::Chance;
         }
         route.queues.extend_from_slice(&delays);
         // It depends on `mandatory`, which a route does not know.
@@ -192,7 +191,7 @@ impl Shard {
     }
 }
 
-fn is_atomic(arguments: &menzil_model::Table) -> bool {
+pub(super) fn is_atomic(arguments: &menzil_model::Table) -> bool {
     matches!(
         arguments.find(b"atomic-routing"),
         Some(menzil_model::Value::Bool(true))

@@ -1,14 +1,15 @@
 //! Acknowledge, reject, recover: what becomes of deliveries.
 
-use menzil_model::DeliveryTag;
 use menzil_model::fact::Why;
+use menzil_model::{DeliveryTag, QueueId};
 
 use super::Shard;
 use crate::channel::{Channel, HeldSettle, Mode, Verdict};
 use crate::command::ChannelKey;
+use crate::death::Reason;
 use crate::deliveries::Delivery;
 use crate::effect::Reply;
-use crate::queue::Settled;
+use crate::queue::{Queue, Settled};
 use crate::refusal::Refusal;
 use crate::slots::Place;
 use crate::turn::Turn;
@@ -193,9 +194,17 @@ impl Shard {
         let place = (delivery.queue, delivery.queue_place);
         match verdict {
             Verdict::Acknowledge => self.settle(place, delivery.sequence, Why::Acknowledged),
+            Verdict::Reject if self.dead_letters(place) => {
+                self.doom(place, delivery.sequence, Reason::Rejected);
+            }
             Verdict::Reject => self.settle(place, delivery.sequence, Why::Rejected),
             Verdict::Requeue => self.put_back(turn, delivery),
         }
+    }
+
+    pub(super) fn dead_letters(&self, (id, place): (QueueId, Place)) -> bool {
+        let queue = self.queues.at(place, id);
+        queue.is_some_and(Queue::dead_letters)
     }
 
     fn put_back(&mut self, turn: &mut Turn<'_>, delivery: &Delivery) {

@@ -8,7 +8,7 @@ use menzil_model::{Fact, Map, QueueId, Sequence};
 
 use super::Shard;
 use super::publish::{Intake, Pending, write_chunks};
-use crate::channel::{HeldPublish, Mode, Transaction, Verdict};
+use crate::channel::{HeldPublish, HeldSettle, Mode, Transaction, Verdict};
 use crate::command::ChannelKey;
 use crate::effect::{Output, Reply};
 use crate::refusal::Refusal;
@@ -75,7 +75,7 @@ impl Shard {
         let mut intakes = Vec::new();
         for held in &transaction.publishes {
             let intake = self.intake(turn, held, false, &mut pending);
-            if intake.refused {
+            if intake.refused_by.is_some() {
                 self.counters.refused += 1;
                 self.restore_settles(key, &transaction);
                 return Err(Refusal::TransactionRefused);
@@ -97,8 +97,8 @@ impl Shard {
             if let Some(place) = self.channel_place(key) {
                 self.give_back_room((key, place), &held.delivery);
             }
-            if held.verdict == Verdict::Requeue {
-                self.carry_out(turn, &held.delivery, Verdict::Requeue);
+            if !self.is_recorded(held) {
+                self.carry_out(turn, &held.delivery, held.verdict);
             }
         }
         turn.reply(key, false, index, Reply::TxCommitOk);
@@ -186,7 +186,7 @@ impl Shard {
         for held in transaction
             .settles
             .iter()
-            .filter(|held| held.verdict != Verdict::Requeue)
+            .filter(|held| self.is_recorded(held))
         {
             let delivery = held.delivery;
             let Some(queue) = self.queues.get(&delivery.queue) else {
@@ -216,6 +216,17 @@ impl Shard {
             } else {
                 volatile.push(fact);
             }
+        }
+    }
+
+    /// Whether the transaction's record says what becomes of the entry. What is to be
+    /// dead-lettered moves when its message is here, and what goes back is no fact.
+    fn is_recorded(&self, held: &HeldSettle) -> bool {
+        let delivery = &held.delivery;
+        match held.verdict {
+            Verdict::Acknowledge => true,
+            Verdict::Reject => !self.dead_letters((delivery.queue, delivery.queue_place)),
+            Verdict::Requeue => false,
         }
     }
 

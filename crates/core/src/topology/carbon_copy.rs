@@ -51,6 +51,13 @@ impl<'a> RoutingKeys<'a> {
         }
     }
 
+    /// The same and others, which count likewise.
+    #[must_use]
+    pub(crate) fn and(mut self, others: impl Iterator<Item = &'a [u8]>) -> Self {
+        self.0.extend(others);
+        self
+    }
+
     #[cfg(test)]
     pub(super) fn of(keys: SmallVec<[&'a [u8]; 4]>) -> Self {
         Self(keys)

@@ -8,6 +8,7 @@
     reason = "a test may fail where it stands"
 )]
 
+mod dead_letters;
 mod deduplication;
 mod delays;
 mod hashes;

@@ -258,13 +258,18 @@ impl World {
     }
 
     pub(crate) fn tick(&mut self, milliseconds: u64) -> Vec<Seen> {
+        seen(&self.pass_time(milliseconds))
+    }
+
+    /// Time passes, and what is due then happens.
+    pub(crate) fn pass_time(&mut self, milliseconds: u64) -> Vec<Effect> {
         self.now += milliseconds;
         let mut effects = Vec::new();
         while self.shard.deadline().is_some_and(|at| at <= self.now) {
             self.shard.expire(self.now, &mut self.log, &mut effects);
         }
         self.shard.check_invariants();
-        seen(&self.answered(effects))
+        self.answered(effects)
     }
 
     /// Effects, and behind them what comes of those that ask for messages.

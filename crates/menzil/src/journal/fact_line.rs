@@ -178,6 +178,7 @@ fn reason(why: Why) -> &'static str {
         Why::Overflow => "overflowed",
         Why::Purged => "purged",
         Why::Damaged => "damaged",
+        Why::DeliveryLimit => "limited",
     }
 }
 

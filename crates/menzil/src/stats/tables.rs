@@ -213,6 +213,7 @@ const JOURNAL: &[&str] = &[
 ];
 const OBJECTS: &[&str] = &[
     "messages",
+    "delayed",
     "queues_count",
     "exchanges",
     "bindings",

@@ -106,6 +106,7 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
             let keys = Box::new(decode_keys(&mut reader)?);
             Fact::Published(decode_published(&mut reader, Some(keys), content)?)
         }
+        tag::NOTED => return decode_noted(reader, content),
         tag::SETTLED => {
             let queue = QueueId(reader.varint()?);
             let why = Why::from_byte(reader.u8()?).ok_or(FactError::Invalid("settle reason"))?;
@@ -158,6 +159,22 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
     } else {
         Err(FactError::Trailing)
     }
+}
+
+/// A message with what the broker noted of it.
+fn decode_noted(mut reader: Reader<'_>, content: Content) -> Result<Fact, FactError> {
+    let length = length(&mut reader)?;
+    let notes = reader.bytes(length)?;
+    if reader.rest().first() == Some(&tag::NOTED) {
+        return Err(FactError::Invalid("notes of notes"));
+    }
+    let Fact::Published(mut published) = decode_body(reader, content, GROUP_DEPTH_MAX)? else {
+        return Err(FactError::Invalid("notes of no message"));
+    };
+    let message = published.message.take();
+    published.message =
+        message.map(|message| Arc::new(Arc::unwrap_or_clone(message).with_notes(notes)));
+    Ok(Fact::Published(published))
 }
 
 fn decode_packed(reader: &mut Reader<'_>) -> Result<(QueueId, Packed), FactError> {
@@ -370,8 +387,8 @@ pub fn read_message(
     let name = |bytes| Name::new(bytes).ok_or(FactError::Invalid("name"));
     let (exchange, routing_key) = (name(message.exchange())?, name(message.routing_key())?);
     let properties = message.properties();
-    let message = Message::new(&exchange, &routing_key, properties, chunks, 0);
-    Ok(Arc::new(message))
+    let whole = Message::new(&exchange, &routing_key, properties, chunks, 0);
+    Ok(Arc::new(whole.with_notes(message.notes())))
 }
 
 /// As [`read_message`] of one whose body is in the record, which mostly is the only fact there.

@@ -50,6 +50,7 @@ impl Fact {
                 out.put(bytes);
             }
             Self::Published(published) => {
+                encode_notes(published, out);
                 encode_published(published, out);
             }
             Self::Settled { queue, ranges, why } => {
@@ -167,6 +168,16 @@ impl PublishedRef<'_> {
             entries: self.entries.clone(),
             keys: None,
         })
+    }
+}
+
+/// What the broker noted of the message goes before it, as a tag of its own.
+fn encode_notes(published: &Published, out: &mut Vec<u8>) {
+    let notes = published.message.as_ref().map(|message| message.notes());
+    if let Some(notes) = notes.filter(|notes| !notes.is_empty()) {
+        out.put_u8(tag::NOTED);
+        out.put_varint(notes.len() as u64);
+        out.put(notes);
     }
 }
 

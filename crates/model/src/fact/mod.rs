@@ -294,14 +294,23 @@ pub enum Why {
     Purged = 5,
     /// The record that held the content cannot be read any more.
     Damaged = 6,
+    /// It came back more often than the queue's delivery limit allows.
+    DeliveryLimit = 7,
 }
 
 impl Why {
     fn from_byte(byte: u8) -> Option<Self> {
-        use Why::{Acknowledged, Damaged, Expired, Overflow, Purged, Rejected};
-        [Acknowledged, Rejected, Expired, Overflow, Purged, Damaged]
-            .into_iter()
-            .find(|why| *why as u8 == byte)
+        use Why::{Acknowledged, Damaged, DeliveryLimit, Expired, Overflow, Purged, Rejected};
+        let known = [
+            Acknowledged,
+            Rejected,
+            Expired,
+            Overflow,
+            Purged,
+            Damaged,
+            DeliveryLimit,
+        ];
+        known.into_iter().find(|why| *why as u8 == byte)
     }
 }
 

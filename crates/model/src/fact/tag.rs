@@ -15,6 +15,7 @@ pub(super) const GROUP: u8 = 20;
 pub(super) const COPIED: u8 = 22;
 /// As [`PUBLISHED`], of a message with keys.
 pub(super) const PUBLISHED_KEYED: u8 = 23;
+pub(super) const NOTED: u8 = 24;
 pub(super) const NUMBERING: u8 = 32;
 pub(super) const QUEUE_STATE: u8 = 33;
 // 34 was a message that queues still hold, in format version 1.

@@ -72,6 +72,10 @@ fn samples() -> Vec<Fact> {
         keys: Some(Box::new(keys)),
         ..published.clone()
     };
+    let mut noted = published.clone();
+    noted.message = Some(Arc::new(
+        Message::copied(b"x", b"k", b"\0\0", b"body").with_notes(b"noted"),
+    ));
     let settled = Fact::Settled {
         queue: QueueId(9),
         ranges: smallvec![
@@ -113,6 +117,8 @@ fn samples() -> Vec<Fact> {
         Fact::Unbound(binding(Destination::Exchange(ExchangeId(4)))),
         Fact::Chunk(Bytes::from_static(b"part")),
         Fact::Published(published.clone()),
+        Fact::Published(noted.clone()),
+        Fact::Group(vec![Fact::Published(noted), settled.clone()]),
         Fact::Published(keyed.clone()),
         settled.clone(),
         Fact::Delivering {

@@ -48,6 +48,7 @@ const RULES: &[(&str, Rule)] = &[
     ("message_bytes_max", Rule::Bytes(1, 512 * MIB)),
     // One transaction is one record of the journal.
     ("tx_bytes_max", Rule::Bytes(64 * KIB, 256 * MIB)),
+    ("dead_letter_counts_client_headers", Rule::Truth),
     (
         "assembling_bytes_per_connection",
         Rule::Bytes(64 * KIB, 1024 * GIB),

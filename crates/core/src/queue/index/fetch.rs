@@ -72,6 +72,11 @@ impl Index {
         self.fetching.run > 0 && self.fetching.underway == 0 && self.is_half_used()
     }
 
+    /// A run was asked for beside those of the head.
+    pub(super) fn note_asked(&mut self, wanted: &[Wanted]) {
+        self.fetching.underway += u32::from(!wanted.is_empty());
+    }
+
     fn is_half_used(&self) -> bool {
         self.fetching.left <= self.fetching.run / 2
     }
@@ -148,7 +153,7 @@ impl Index {
             None => find(&mut self.head, sequence),
         };
         let Some(held) = held.filter(|held| held.asked) else {
-            return false;
+            return self.provide_dying(sequence, content);
         };
         held.asked = false;
         if content.is_some() && held.content.is_none() {

@@ -15,6 +15,10 @@ use crate::spare::Spare;
 pub(crate) trait Gone {
     /// An entry did.
     fn entry(&mut self, item: &Item);
+    /// An entry that was ready did.
+    fn held(&mut self, held: &Held) {
+        self.entry(&held.item);
+    }
     /// All entries of a page did.
     fn page(&mut self, page: Page);
 }
@@ -57,7 +61,7 @@ impl Index {
             self.count_out(&held);
             self.content_bytes -= held.held_bytes();
             self.refill();
-            gone.entry(&held.item);
+            gone.held(&held);
         }
     }
 
@@ -178,7 +182,7 @@ impl Index {
             for sequence in inside {
                 if let Some(held) = self.returned.remove(&sequence) {
                     left.note(&held);
-                    gone.entry(&held.item);
+                    gone.held(&held);
                 }
             }
         }
@@ -207,7 +211,7 @@ impl Index {
                         let goes = cursor.covers(held.sequence());
                         if goes {
                             left.note(held);
-                            gone.entry(&held.item);
+                            gone.held(held);
                         }
                         !goes
                     });
@@ -293,7 +297,7 @@ fn retain_outside(
         let goes = cursor.covers(held.sequence());
         if goes {
             left.note(held);
-            gone.entry(&held.item);
+            gone.held(held);
         }
         !goes
     });

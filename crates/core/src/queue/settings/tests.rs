@@ -3,7 +3,7 @@
 use menzil_model::{Name, Table, TableBuilder, Value};
 
 use super::arguments::read;
-use super::{Asked, DelayedRetry, Overflow, RetryKind, UNSUPPORTED, not_yet, parse_expiration};
+use super::{DelayedRetry, Overflow, RetryKind, UNSUPPORTED, not_yet, parse_expiration};
 use crate::refusal::Refusal;
 
 fn table(fields: &[(&str, Value<'_>)]) -> Table {
@@ -334,7 +334,7 @@ fn what_rabbitmq_leaves_unchecked_is_checked() {
 #[test]
 fn what_is_not_built_is_refused_by_name() {
     for argument in UNSUPPORTED {
-        let named = not_yet(&table(&[(argument, Value::Void)]), &Asked::default());
+        let named = not_yet(&table(&[(argument, Value::Void)]));
         assert_eq!(named, Some(Name::from(*argument)));
     }
 }

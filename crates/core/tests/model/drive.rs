@@ -1,0 +1,533 @@
+//! The same steps for the shard, with a log that a crash cuts short.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use menzil_core::testing::MemoryScratch;
+use menzil_core::{
+    ChannelKey, Command, Consume, Effect, Output, Publish, QueueBind, QueueDeclare, Rejection,
+    Reply, Request, Shard, ShardSettings,
+};
+use menzil_model::fact::Content;
+use menzil_model::{DeliveryTag, Fact, Name, Properties, Table, Value};
+
+use crate::naive::{Event, Host};
+use crate::plan::{Arguments, CHANNELS, Features, Mail, Overflow, Random, Step, To, Verdict};
+use crate::support::{World, arguments, body_of, key, name, references_of};
+
+/// Steps that a crash may lose.
+const LOST_MAX: usize = 6;
+
+/// The shard beside its twin.
+pub(crate) struct Pair {
+    world: World,
+    host: Host,
+    /// After each of the last steps: how long the log was, and the twin.
+    history: VecDeque<(usize, Host)>,
+    /// The log's length, and the state then.
+    checkpoint: Option<(usize, Vec<Vec<u8>>)>,
+}
+
+impl Pair {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let content = random.pick(&[0, 100, 1 << 20]);
+        let settings = ShardSettings {
+            content_bytes_max: content,
+            index_page_entries: random.pick(&[1, 4, 256]),
+            index_bytes_max: content,
+            scratch: Some(MemoryScratch::shared()),
+            chunk_bytes: random.pick(&[8, 1 << 20]),
+            ..ShardSettings::default()
+        };
+        let mut world = World::with(settings);
+        open_channels(&mut world);
+        let host = Host::new(world.now);
+        let mut pair = Self {
+            world,
+            host,
+            history: VecDeque::new(),
+            checkpoint: None,
+        };
+        pair.remember();
+        pair
+    }
+
+    fn remember(&mut self) {
+        if self.history.len() == LOST_MAX {
+            self.history.pop_front();
+        }
+        self.history
+            .push_back((self.world.log.records.len(), self.host.clone()));
+    }
+
+    /// Does one step on both sides and compares. What makes no sense is left out.
+    pub(crate) fn step(&mut self, step: &Step) -> Result<(), String> {
+        if !self.host.can(step) {
+            return Ok(());
+        }
+        match step {
+            Step::Checkpoint => self.take_checkpoint(),
+            Step::Crash { lost } => self.crash(*lost as usize),
+            Step::Stop => {
+                self.world.shard.stop(&mut self.world.log);
+                self.remember();
+                self.crash(0);
+            }
+            Step::Wait { milliseconds } => {
+                let effects = self.world.pass_time(*milliseconds);
+                self.compare(step, &effects)?;
+            }
+            Step::Declare { .. }
+            | Step::Delete { .. }
+            | Step::Purge { .. }
+            | Step::Bind { .. }
+            | Step::Unbind { .. }
+            | Step::Publish { .. }
+            | Step::Transaction { .. }
+            | Step::Consume { .. }
+            | Step::Cancel { .. }
+            | Step::Qos { .. }
+            | Step::Get { .. }
+            | Step::Settle { .. }
+            | Step::Recover { .. }
+            | Step::Reopen { .. } => {
+                let mut effects = Vec::new();
+                for command in self.commands(step) {
+                    effects.extend(self.world.execute(command));
+                    effects.extend(self.world.pass_time(0));
+                }
+                effects.extend(self.reopened(&effects));
+                self.compare(step, &effects)?;
+            }
+        }
+        self.remember();
+        self.compare_counts()
+    }
+
+    /// A transaction that is refused costs its channel.
+    fn reopened(&mut self, effects: &[Effect]) -> Vec<Effect> {
+        let is_refused = |effect: &Effect| matches!(effect, Effect::Channel { output: Output::Refused { .. }, to, .. } if *to == key(1, CHANNELS));
+        if !effects.iter().any(is_refused) {
+            return Vec::new();
+        }
+        let channel = key(1, CHANNELS);
+        let mut effects = self.world.execute(Command::ChannelOpened(channel));
+        let request = Request::TxSelect;
+        effects.extend(self.world.execute(Command::Request { channel, request }));
+        effects
+    }
+
+    fn compare(&mut self, step: &Step, effects: &[Effect]) -> Result<(), String> {
+        self.host.take(step, events(effects))
+    }
+
+    fn compare_counts(&self) -> Result<(), String> {
+        let queues = self.world.shard.queues();
+        let mut counts: Vec<_> = queues
+            .iter()
+            .map(|queue| {
+                let number = queue.name.to_string()[1..].parse().unwrap();
+                (number, queue.ready, queue.unsettled, queue.consumers)
+            })
+            .collect();
+        counts.sort_unstable();
+        if counts == self.host.counts() {
+            return Ok(());
+        }
+        Err(format!(
+            "(queue, ready, out, consumers) are {counts:?}, expected {:?}",
+            self.host.counts()
+        ))
+    }
+
+    fn take_checkpoint(&mut self) {
+        let mut facts = Vec::new();
+        self.world.shard.freeze().write(&mut |fact| {
+            let mut bytes = Vec::new();
+            fact.encode(&mut bytes);
+            facts.push(bytes);
+        });
+        self.checkpoint = Some((self.world.log.records.len(), facts));
+        self.history.clear();
+    }
+
+    /// kill -9, with the last steps not on disk; a start from the checkpoint and what follows it.
+    fn crash(&mut self, lost: usize) {
+        let at = self.history.len() - 1 - lost.min(self.history.len() - 1);
+        let (length, host) = self.history[at].clone();
+        self.host = host;
+        self.host.now = self.world.now;
+        self.history.clear();
+        let world = &mut self.world;
+        world.log.records.truncate(length);
+        let mut shard = Shard::new(world.settings.clone());
+        let (from, facts) = self.checkpoint.clone().unwrap_or_default();
+        let facts = facts.iter().map(|bytes| (from as u64, bytes));
+        let tail = (1_u64..).zip(&world.log.records).skip(from);
+        for (index, bytes) in facts.chain(tail) {
+            shard.apply(index, Fact::decode(bytes, Content::Skip).unwrap());
+        }
+        world.log.references = references_of(&shard, length);
+        shard.start(world.now, &name("/"), &mut world.log);
+        world.shard = shard;
+        world.connect(1);
+        world.open(key(1, 1));
+        open_channels(world);
+        world.pass_time(0);
+        self.host.restart();
+    }
+
+    fn commands(&self, step: &Step) -> Vec<Command> {
+        let on = |channel: u16, request: Request| Command::Request {
+            channel: key(1, channel),
+            request,
+        };
+        match step {
+            Step::Declare {
+                queue,
+                durable,
+                arguments,
+            } => vec![on(1, declare(*queue, *durable, arguments))],
+            Step::Delete { queue } => vec![on(
+                1,
+                Request::QueueDelete {
+                    queue: queue_name(*queue),
+                    if_unused: false,
+                    if_empty: false,
+                    nowait: false,
+                },
+            )],
+            Step::Purge { queue } => {
+                vec![on(
+                    1,
+                    Request::QueuePurge {
+                        queue: queue_name(*queue),
+                        nowait: false,
+                    },
+                )]
+            }
+            Step::Bind { queue, fanout, key } => {
+                vec![on(1, Request::QueueBind(bind(*queue, *fanout, *key)))]
+            }
+            Step::Unbind { queue, fanout, key } => {
+                vec![on(1, Request::QueueUnbind(bind(*queue, *fanout, *key)))]
+            }
+            Step::Publish { channel, mail } => {
+                vec![on(
+                    *channel,
+                    self.publish(mail, &self.host.next_body(mail.padding)),
+                )]
+            }
+            Step::Transaction { mails, commit } => {
+                let mut host = self.host.clone();
+                let publish =
+                    |mail: &Mail| on(CHANNELS, self.publish(mail, &host.take_body(mail.padding)));
+                let mut commands: Vec<_> = mails.iter().map(publish).collect();
+                commands.push(on(
+                    CHANNELS,
+                    if *commit {
+                        Request::TxCommit
+                    } else {
+                        Request::TxRollback
+                    },
+                ));
+                commands
+            }
+            Step::Consume {
+                channel,
+                queue,
+                tag,
+                no_ack,
+                prefetch,
+                priority,
+            } => {
+                let qos = Request::Qos {
+                    prefetch_size: 0,
+                    prefetch_count: *prefetch,
+                    global: false,
+                };
+                let priority = (*priority != 0).then_some(("x-priority", Value::I8(*priority)));
+                let consume = Request::Consume(Consume {
+                    queue: queue_name(*queue),
+                    consumer_tag: name(&tag.to_string()),
+                    no_local: false,
+                    no_ack: *no_ack,
+                    exclusive: false,
+                    nowait: false,
+                    arguments: arguments(&priority.into_iter().collect::<Vec<_>>()),
+                    entropy: 0,
+                });
+                vec![on(*channel, qos), on(*channel, consume)]
+            }
+            Step::Cancel { nth } => {
+                let (channel, tag) = self.host.nth_consumer(*nth).unwrap();
+                vec![on(
+                    channel,
+                    Request::Cancel {
+                        consumer_tag: name(&tag),
+                        nowait: false,
+                    },
+                )]
+            }
+            Step::Qos { channel, count } => {
+                vec![on(
+                    *channel,
+                    Request::Qos {
+                        prefetch_size: 0,
+                        prefetch_count: *count,
+                        global: true,
+                    },
+                )]
+            }
+            Step::Get {
+                channel,
+                queue,
+                no_ack,
+            } => {
+                vec![on(
+                    *channel,
+                    Request::Get {
+                        queue: queue_name(*queue),
+                        no_ack: *no_ack,
+                    },
+                )]
+            }
+            Step::Settle {
+                channel,
+                nth,
+                multiple,
+                verdict,
+            } => {
+                let delivery_tag = DeliveryTag(self.host.nth_tag(*channel, *nth).unwrap());
+                let request = match verdict {
+                    Verdict::Acknowledge => Request::Ack {
+                        delivery_tag,
+                        multiple: *multiple,
+                    },
+                    Verdict::Requeue | Verdict::Reject => Request::Reject {
+                        delivery_tag,
+                        multiple: *multiple,
+                        requeue: *verdict == Verdict::Requeue,
+                        method: Rejection::Nack,
+                    },
+                };
+                vec![on(*channel, request)]
+            }
+            Step::Recover { channel } => vec![on(
+                *channel,
+                Request::Recover {
+                    requeue: true,
+                    reply: true,
+                },
+            )],
+            Step::Reopen { channel } => {
+                let mut commands = vec![
+                    Command::ChannelClosed(key(1, *channel)),
+                    Command::ChannelOpened(key(1, *channel)),
+                ];
+                if *channel == 1 {
+                    commands.push(on(1, Request::ConfirmSelect { nowait: false }));
+                }
+                commands
+            }
+            Step::Wait { .. } | Step::Checkpoint | Step::Crash { .. } | Step::Stop => Vec::new(),
+        }
+    }
+
+    fn publish(&self, mail: &Mail, body: &str) -> Request {
+        let (exchange, routing_key) = match mail.to {
+            To::Queue(queue) => ("", queue_name(queue)),
+            To::Fanout => ("amq.fanout", Name::empty()),
+            To::Direct(key) => ("amq.direct", name(&key.to_string())),
+        };
+        let id = mail.id.map(|id| id.to_string());
+        let expiration = mail.expiration.map(|time| time.to_string());
+        let properties = Properties {
+            delivery_mode: Some(if mail.persistent { 2 } else { 1 }),
+            priority: mail.priority,
+            expiration: expiration.as_deref().map(str::as_bytes),
+            message_id: id.as_deref().map(str::as_bytes),
+            ..Properties::default()
+        };
+        let mut bytes = Vec::new();
+        properties.write(&mut bytes);
+        let parts = body.as_bytes().chunks(self.world.settings.chunk_bytes);
+        Request::Publish(Publish {
+            exchange: name(exchange),
+            routing_key,
+            mandatory: mail.mandatory,
+            properties: Bytes::from(bytes),
+            body: parts.map(Bytes::copy_from_slice).collect(),
+        })
+    }
+
+    /// Takes what is left, and compares it.
+    pub(crate) fn end(mut self) -> Result<(), String> {
+        // What is out goes back where it was; consumers are gone.
+        self.step(&Step::Stop)?;
+        for (queue, expected) in self.host.all_ready() {
+            if self.host.queues[&queue].arguments.single_active {
+                continue;
+            }
+            let left = self.world.drain(&format!("q{queue}"));
+            if left != expected {
+                return Err(format!("q{queue} has {left:?}, expected {expected:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What this shard can do.
+pub(crate) fn features() -> Features {
+    let declares = |field: (&str, Value<'_>)| {
+        let mut world = World::new();
+        let entropy = world.entropy();
+        let request = Request::QueueDeclare(QueueDeclare {
+            queue: name("q"),
+            passive: false,
+            durable: true,
+            exclusive: false,
+            auto_delete: false,
+            nowait: false,
+            arguments: arguments(&[field]),
+            entropy,
+        });
+        let effects = world.execute(Command::Request {
+            channel: key(1, 1),
+            request,
+        });
+        !matches!(
+            effects[..],
+            [Effect::Channel {
+                output: Output::Refused { .. },
+                ..
+            }]
+        )
+    };
+    let single_active = declares(("x-single-active-consumer", Value::Bool(true)));
+    Features {
+        priorities: declares(("x-max-priority", Value::U8(3))),
+        consumer_priorities: single_active,
+        single_active,
+    }
+}
+
+fn open_channels(world: &mut World) {
+    for channel in 2..=CHANNELS {
+        world.open(key(1, channel));
+    }
+    world.confirm_select();
+    world.request(key(1, CHANNELS), Request::TxSelect);
+}
+
+fn queue_name(queue: u8) -> Name {
+    name(&format!("q{queue}"))
+}
+
+fn bind(queue: u8, fanout: bool, key: u8) -> QueueBind {
+    QueueBind {
+        queue: queue_name(queue),
+        exchange: name(if fanout { "amq.fanout" } else { "amq.direct" }),
+        routing_key: name(&key.to_string()),
+        nowait: false,
+        arguments: Table::empty(),
+    }
+}
+
+fn declare(queue: u8, durable: bool, of: &Arguments) -> Request {
+    let mut fields = Vec::new();
+    let mut number = |field: &'static str, value: Option<u64>| {
+        fields.extend(value.map(|value| (field, Value::I64(value as i64))));
+    };
+    number("x-max-length", of.length);
+    number("x-max-length-bytes", of.bytes);
+    number("x-message-ttl", of.ttl);
+    number("x-expires", of.expires);
+    number("x-max-priority", of.priorities.map(u64::from));
+    number("x-deduplication-size", of.once.map(|once| once.0));
+    number("x-deduplication-age", of.once.map(|once| once.1));
+    if of.overflow == Overflow::Reject {
+        fields.push(("x-overflow", Value::LongString(b"reject-publish")));
+    }
+    if of.once.is_some() {
+        fields.push(("x-deduplication", Value::Bool(true)));
+    }
+    if of.single_active {
+        fields.push(("x-single-active-consumer", Value::Bool(true)));
+    }
+    Request::QueueDeclare(QueueDeclare {
+        queue: queue_name(queue),
+        passive: false,
+        durable,
+        exclusive: false,
+        auto_delete: false,
+        nowait: false,
+        arguments: arguments(&fields),
+        entropy: 0,
+    })
+}
+
+fn events(effects: &[Effect]) -> Vec<Event> {
+    let mut events = Vec::new();
+    for effect in effects {
+        if let Effect::Channel { to, output, .. } = effect {
+            events.push(event(*to, output));
+        }
+    }
+    events
+}
+
+fn event(to: ChannelKey, output: &Output) -> Event {
+    let channel = to.channel.number();
+    let what = match output {
+        Output::Deliver {
+            consumer_tag,
+            delivery_tag,
+            redelivered,
+            message,
+        } => {
+            return Event::Delivered {
+                channel,
+                consumer: consumer_tag.to_string(),
+                tag: delivery_tag.0,
+                redelivered: *redelivered,
+                body: body_of(message),
+            };
+        }
+        Output::GetOk {
+            delivery_tag,
+            redelivered,
+            message_count,
+            message,
+        } => {
+            return Event::Got {
+                channel,
+                tag: delivery_tag.0,
+                redelivered: *redelivered,
+                body: body_of(message),
+                left: u64::from(*message_count),
+            };
+        }
+        Output::Return { message } => format!("Return {}", body_of(message)),
+        Output::Confirm { sequence, accepted } => format!("Confirm {sequence} {accepted}"),
+        Output::Cancelled { consumer_tag } => format!("Cancelled {consumer_tag}"),
+        Output::Refused { refusal, .. } => format!("Refused {refusal:?}"),
+        Output::Reply(reply) => match reply {
+            Reply::QueueDeclareOk {
+                queue,
+                message_count,
+                consumer_count,
+            } => {
+                format!("QueueDeclareOk {queue} {message_count} {consumer_count}")
+            }
+            Reply::QueueDeleteOk { message_count } => format!("QueueDeleteOk {message_count}"),
+            Reply::QueuePurgeOk { message_count } => format!("QueuePurgeOk {message_count}"),
+            Reply::ConsumeOk { consumer_tag } => format!("ConsumeOk {consumer_tag}"),
+            Reply::CancelOk { consumer_tag } => format!("CancelOk {consumer_tag}"),
+            other => format!("{other:?}"),
+        },
+    };
+    Event::Said { channel, what }
+}

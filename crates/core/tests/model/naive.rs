@@ -1,0 +1,893 @@
+//! One virtual host as plain lists: obviously right, and slow.
+//!
+//! What the host decides by itself it is asked for: what came out of it is compared with what this
+//! says, delivery by delivery. Which of several consumers has its turn is not said, only which
+//! ones may have it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::plan::{Arguments, CHANNELS, Mail, Overflow, Step, To, Verdict};
+
+/// What came out, as far as it is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Delivered {
+        channel: u16,
+        consumer: String,
+        tag: u64,
+        redelivered: bool,
+        body: String,
+    },
+    Got {
+        channel: u16,
+        tag: u64,
+        redelivered: bool,
+        body: String,
+        left: u64,
+    },
+    /// Anything else in words.
+    Said { channel: u16, what: String },
+}
+
+/// A message in a queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) body: String,
+    durable: bool,
+    expires_at: Option<u64>,
+    /// `None` where it may be either.
+    redelivered: Option<bool>,
+}
+
+/// Place in a queue: the highest priority first, then who came first.
+type Place = (u8, u64);
+
+#[derive(Clone, Debug)]
+struct Consumer {
+    channel: u16,
+    tag: String,
+    no_ack: bool,
+    prefetch: u16,
+    priority: i8,
+    unsettled: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    pub(crate) number: u64,
+    pub(crate) durable: bool,
+    pub(crate) arguments: Arguments,
+    pub(crate) ready: BTreeMap<Place, Entry>,
+    pub(crate) out: BTreeMap<Place, Entry>,
+    consumers: Vec<Consumer>,
+    /// Of a queue with a single active consumer the one.
+    active: Option<String>,
+    /// Key, time, whether it is durable.
+    seen: Vec<(u8, u64, bool)>,
+    used_at: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Out {
+    queue: u8,
+    number: u64,
+    place: Place,
+    consumer: Option<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Channel {
+    last_tag: u64,
+    confirms: Option<u64>,
+    prefetch: u16,
+    out: BTreeMap<u64, Out>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    pub(crate) now: u64,
+    pub(crate) queues: BTreeMap<u8, Queue>,
+    /// Fanout or direct, its key, the queue.
+    bindings: BTreeSet<(bool, u8, u8)>,
+    channels: BTreeMap<u16, Channel>,
+    next: u64,
+    /// What is left to be seen of a step.
+    events: VecDeque<Event>,
+}
+
+type Checked = Result<(), String>;
+
+impl Host {
+    pub(crate) fn new(now: u64) -> Self {
+        let mut host = Self {
+            now,
+            queues: BTreeMap::new(),
+            bindings: BTreeSet::new(),
+            channels: BTreeMap::new(),
+            next: 1,
+            events: VecDeque::new(),
+        };
+        host.open_channels();
+        host
+    }
+
+    fn open_channels(&mut self) {
+        self.channels = (1..=CHANNELS)
+            .map(|number| (number, Channel::default()))
+            .collect();
+        self.channel(1).confirms = Some(0);
+    }
+
+    fn channel(&mut self, number: u16) -> &mut Channel {
+        self.channels.get_mut(&number).unwrap()
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// The body of the message that is published next.
+    pub(crate) fn next_body(&self, padding: u8) -> String {
+        format!("{}:{}", self.next + 1, "x".repeat(padding.into()))
+    }
+
+    /// As [`Host::next_body`], for several.
+    pub(crate) fn take_body(&mut self, padding: u8) -> String {
+        let body = self.next_body(padding);
+        self.number();
+        body
+    }
+
+    /// The consumer that a number stands for.
+    pub(crate) fn nth_consumer(&self, nth: u64) -> Option<(u16, String)> {
+        let all: Vec<_> = self
+            .queues
+            .values()
+            .flat_map(|queue| &queue.consumers)
+            .collect();
+        let at = nth.checked_rem(all.len() as u64)?;
+        all.get(at as usize)
+            .map(|one| (one.channel, one.tag.clone()))
+    }
+
+    /// The delivery tag that a number stands for.
+    pub(crate) fn nth_tag(&self, channel: u16, nth: u64) -> Option<u64> {
+        let out = &self.channels[&channel].out;
+        let at = nth.checked_rem(out.len() as u64)?;
+        out.keys().nth(at as usize).copied()
+    }
+
+    /// Whether it may be done, as things are.
+    pub(crate) fn can(&self, step: &Step) -> bool {
+        let is_there = |queue: &u8| self.queues.contains_key(queue);
+        match step {
+            Step::Declare { queue, .. } => !is_there(queue),
+            Step::Delete { queue } | Step::Purge { queue } | Step::Get { queue, .. } => {
+                is_there(queue)
+            }
+            Step::Bind { queue, .. } | Step::Unbind { queue, .. } => is_there(queue),
+            Step::Consume { queue, tag, .. } => {
+                let is_known = |one: &Consumer| one.tag == tag.to_string();
+                is_there(queue)
+                    && !self
+                        .queues
+                        .values()
+                        .flat_map(|queue| &queue.consumers)
+                        .any(is_known)
+            }
+            Step::Cancel { nth } => self.nth_consumer(*nth).is_some(),
+            Step::Settle { channel, nth, .. } => self.nth_tag(*channel, *nth).is_some(),
+            Step::Publish { .. }
+            | Step::Transaction { .. }
+            | Step::Qos { .. }
+            | Step::Recover { .. }
+            | Step::Reopen { .. }
+            | Step::Wait { .. }
+            | Step::Checkpoint
+            | Step::Crash { .. }
+            | Step::Stop => true,
+        }
+    }
+
+    /// Does it, and compares what came of it.
+    pub(crate) fn take(&mut self, step: &Step, events: Vec<Event>) -> Checked {
+        self.events = events.into();
+        self.carry_out(step)?;
+        self.settle_down()?;
+        match self.events.pop_front() {
+            None => Ok(()),
+            Some(more) => Err(format!("more than expected: {more:?}")),
+        }
+    }
+
+    fn carry_out(&mut self, step: &Step) -> Checked {
+        match step {
+            Step::Declare {
+                queue,
+                durable,
+                arguments,
+            } => {
+                let number = self.number();
+                let new = Queue {
+                    number,
+                    durable: *durable,
+                    arguments: arguments.clone(),
+                    ready: BTreeMap::new(),
+                    out: BTreeMap::new(),
+                    consumers: Vec::new(),
+                    active: None,
+                    seen: Vec::new(),
+                    used_at: self.now,
+                };
+                self.queues.insert(*queue, new);
+                self.said(1, &format!("QueueDeclareOk q{queue} 0 0"))
+            }
+            Step::Delete { queue } => {
+                let ready = self.queues[queue].ready.len();
+                self.delete(*queue)?;
+                self.said(1, &format!("QueueDeleteOk {ready}"))
+            }
+            Step::Purge { queue } => {
+                let ready = std::mem::take(&mut self.queue(*queue).ready).len();
+                self.said(1, &format!("QueuePurgeOk {ready}"))
+            }
+            Step::Bind { queue, fanout, key } => {
+                self.bindings.insert((*fanout, *key, *queue));
+                self.said(1, "QueueBindOk")
+            }
+            Step::Unbind { queue, fanout, key } => {
+                self.bindings.remove(&(*fanout, *key, *queue));
+                self.said(1, "QueueUnbindOk")
+            }
+            Step::Publish { channel, mail } => self.publish(*channel, mail),
+            Step::Transaction { mails, commit } => self.transaction(mails, *commit),
+            Step::Consume {
+                channel,
+                queue,
+                tag,
+                no_ack,
+                prefetch,
+                priority,
+            } => {
+                let consumer = Consumer {
+                    channel: *channel,
+                    tag: tag.to_string(),
+                    no_ack: *no_ack,
+                    prefetch: *prefetch,
+                    priority: *priority,
+                    unsettled: 0,
+                };
+                let queue = self.queue(*queue);
+                queue.consumers.push(consumer);
+                queue.choose_active();
+                self.said(*channel, "QosOk")?;
+                self.said(*channel, &format!("ConsumeOk {tag}"))
+            }
+            Step::Cancel { nth } => {
+                let (channel, tag) = self.nth_consumer(*nth).unwrap();
+                self.remove_consumers(|one| one.tag == tag);
+                self.said(channel, &format!("CancelOk {tag}"))
+            }
+            Step::Qos { channel, count } => {
+                self.channel(*channel).prefetch = *count;
+                self.said(*channel, "QosOk")
+            }
+            Step::Get {
+                channel,
+                queue,
+                no_ack,
+            } => self.get(*channel, *queue, *no_ack),
+            Step::Settle {
+                channel,
+                nth,
+                multiple,
+                verdict,
+            } => {
+                let tag = self.nth_tag(*channel, *nth).unwrap();
+                let of = &mut self.channel(*channel).out;
+                let tags: Vec<u64> = match multiple {
+                    true => of.range(..=tag).map(|(tag, _)| *tag).collect(),
+                    false => vec![tag],
+                };
+                for tag in tags {
+                    self.settle(*channel, tag, *verdict);
+                }
+                Ok(())
+            }
+            Step::Recover { channel } => {
+                self.requeue_all(*channel);
+                self.said(*channel, "RecoverOk")
+            }
+            Step::Reopen { channel } => {
+                let number = *channel;
+                self.remove_consumers(|one| one.channel == number);
+                self.requeue_all(number);
+                let confirms = self.channel(number).confirms.map(|_| 0);
+                *self.channel(number) = Channel {
+                    confirms,
+                    ..Channel::default()
+                };
+                self.said(number, "ChannelClosed")?;
+                self.said(number, "ChannelOpened")?;
+                match confirms {
+                    Some(_) => self.said(number, "ConfirmSelectOk"),
+                    None => Ok(()),
+                }
+            }
+            Step::Wait { milliseconds } => {
+                self.now += milliseconds;
+                self.expire();
+                self.end_leases();
+                Ok(())
+            }
+            Step::Checkpoint | Step::Crash { .. } | Step::Stop => Ok(()),
+        }
+    }
+
+    fn queue(&mut self, queue: u8) -> &mut Queue {
+        self.queues.get_mut(&queue).unwrap()
+    }
+
+    fn said(&mut self, channel: u16, what: &str) -> Checked {
+        let said = Event::Said {
+            channel,
+            what: what.to_owned(),
+        };
+        self.see(|event| *event == said, || format!("{said:?}"))
+            .map(drop)
+    }
+
+    /// The first event that is one like that.
+    fn see(
+        &mut self,
+        is_it: impl Fn(&Event) -> bool,
+        wanted: impl Fn() -> String,
+    ) -> Result<Event, String> {
+        match self.events.iter().position(is_it) {
+            Some(at) => Ok(self.events.remove(at).unwrap()),
+            None => Err(format!("missing: {}; came: {:?}", wanted(), self.events)),
+        }
+    }
+
+    fn delete(&mut self, queue: u8) -> Checked {
+        let gone = self.queues.remove(&queue).unwrap();
+        self.bindings.retain(|(_, _, to)| *to != queue);
+        for one in gone.consumers {
+            self.said(one.channel, &format!("Cancelled {}", one.tag))?;
+        }
+        Ok(())
+    }
+
+    fn targets(&self, to: To) -> Vec<u8> {
+        let bound = |fanout: bool, key: Option<u8>| {
+            let all = self.bindings.iter();
+            let all = all.filter(move |one| one.0 == fanout && key.is_none_or(|key| one.1 == key));
+            let all: BTreeSet<u8> = all.map(|one| one.2).collect();
+            all.into_iter().collect()
+        };
+        match to {
+            To::Queue(queue) => self
+                .queues
+                .contains_key(&queue)
+                .then_some(queue)
+                .into_iter()
+                .collect(),
+            To::Fanout => bound(true, None),
+            To::Direct(key) => bound(false, Some(key)),
+        }
+    }
+
+    fn publish(&mut self, channel: u16, mail: &Mail) -> Checked {
+        let body = self.next_body(mail.padding);
+        self.number();
+        let targets = self.targets(mail.to);
+        if targets.is_empty() && mail.mandatory {
+            self.said(channel, &format!("Return {body}"))?;
+        }
+        let mut accepted = true;
+        let mut entering = Vec::new();
+        for queue in targets {
+            match self.verdict(queue, mail, &body, &[]) {
+                Taken::Duplicate => {}
+                Taken::Refused => accepted = false,
+                Taken::Stored => entering.push(queue),
+            }
+        }
+        for queue in entering {
+            self.enter(queue, vec![(*mail, body.clone())]);
+        }
+        let Some(last) = &mut self.channel(channel).confirms else {
+            return Ok(());
+        };
+        *last += 1;
+        let text = format!("Confirm {last} {accepted}");
+        self.said(channel, &text)
+    }
+
+    /// What the queue does with it, behind others of the same transaction.
+    fn verdict(&self, queue: u8, mail: &Mail, body: &str, before: &[(Mail, String)]) -> Taken {
+        let of = &self.queues[&queue];
+        let durable = |mail: &Mail| mail.persistent && of.durable;
+        if let (Some((size, age)), Some(id)) = (of.arguments.once, mail.id) {
+            let before = before
+                .iter()
+                .filter_map(|(mail, _)| Some((mail.id?, self.now, durable(mail))));
+            let seen: Vec<_> = of.seen.iter().copied().chain(before).collect();
+            let known = |kind: bool| {
+                let kind = seen.iter().rev().filter(|one| one.2 == kind);
+                let mut last = kind.take(size as usize);
+                last.any(|one| one.0 == id && self.now < one.1 + age)
+            };
+            if known(true) || (!durable(mail) && known(false)) {
+                return Taken::Duplicate;
+            }
+        }
+        if of.arguments.overflow == Overflow::Reject {
+            let all = before.iter().map(|(_, body)| body.len()).sum::<usize>() + body.len();
+            let count = before.len() as u64 + 1;
+            let is_over = of.is_over(of.ready.len() as u64 + count, of.bytes() + all as u64);
+            if is_over && self.appetite(queue) < count {
+                return Taken::Refused;
+            }
+        }
+        Taken::Stored
+    }
+
+    /// How many more the consumers of the queue would take now.
+    fn appetite(&self, queue: u8) -> u64 {
+        let queue = &self.queues[&queue];
+        if !queue.ready.is_empty() {
+            return 0;
+        }
+        let room = |one: &Consumer| {
+            let own = match one.prefetch {
+                0 => u64::MAX,
+                count => u64::from(count).saturating_sub(one.unsettled),
+            };
+            own.min(self.room_of_channel(one.channel))
+        };
+        let may = queue
+            .consumers
+            .iter()
+            .filter(|one| queue.may_be_active(one));
+        may.map(room).fold(0, u64::saturating_add)
+    }
+
+    fn room_of_channel(&self, channel: u16) -> u64 {
+        let channel = &self.channels[&channel];
+        let out = channel
+            .out
+            .values()
+            .filter(|out| out.consumer.is_some())
+            .count() as u64;
+        match channel.prefetch {
+            0 => u64::MAX,
+            count => u64::from(count).saturating_sub(out),
+        }
+    }
+
+    /// Messages take their places together; what is over the limit then goes from the head. What
+    /// consumers take at once never was in the queue.
+    fn enter(&mut self, queue: u8, mails: Vec<(Mail, String)>) {
+        let appetite = self.appetite(queue);
+        let now = self.now;
+        let mut places = BTreeSet::new();
+        for (mail, body) in mails {
+            let number = self.number();
+            let of = self.queue(queue);
+            let ttl = [mail.expiration, of.arguments.ttl]
+                .into_iter()
+                .flatten()
+                .min();
+            let durable = mail.persistent && of.durable;
+            if let (Some(_), Some(id)) = (of.arguments.once, mail.id) {
+                of.seen.push((id, now, durable));
+            }
+            let entry = Entry {
+                body,
+                durable,
+                expires_at: ttl.map(|ttl| now + ttl),
+                redelivered: Some(false),
+            };
+            let highest = of.arguments.priorities.unwrap_or(0);
+            let place = (255 - mail.priority.unwrap_or(0).min(highest), number);
+            of.ready.insert(place, entry);
+            places.insert(place);
+        }
+        let taken: BTreeSet<Place> = places
+            .into_iter()
+            .take(appetite.min(1 << 20) as usize)
+            .collect();
+        self.queue(queue).drop_head(&taken);
+    }
+
+    fn transaction(&mut self, mails: &[Mail], commit: bool) -> Checked {
+        let channel = CHANNELS;
+        let mut entering: BTreeMap<u8, Vec<(Mail, String)>> = BTreeMap::new();
+        let (mut returned, mut refused) = (Vec::new(), false);
+        for mail in mails {
+            let body = self.next_body(mail.padding);
+            self.number();
+            let targets = self.targets(mail.to);
+            if targets.is_empty() && mail.mandatory {
+                returned.push(format!("Return {body}"));
+            }
+            for queue in targets {
+                let before = entering.entry(queue).or_default();
+                match self.verdict(queue, mail, &body, before) {
+                    Taken::Duplicate => {}
+                    Taken::Refused => refused = true,
+                    Taken::Stored => before.push((*mail, body.clone())),
+                }
+            }
+        }
+        if !commit {
+            return self.said(channel, "TxRollbackOk");
+        }
+        if refused {
+            self.said(channel, "Refused TransactionRefused")?;
+            self.said(channel, "ChannelOpened")?;
+            return self.said(channel, "TxSelectOk");
+        }
+        for (queue, mails) in entering {
+            self.enter(queue, mails);
+        }
+        for returned in returned {
+            self.said(channel, &returned)?;
+        }
+        self.said(channel, "TxCommitOk")
+    }
+
+    fn get(&mut self, channel: u16, queue: u8, no_ack: bool) -> Checked {
+        let now = self.now;
+        let of = self.queue(queue);
+        of.used_at = now;
+        let Some((place, mut entry)) = of.ready.pop_first() else {
+            return self.said(channel, "GetEmpty");
+        };
+        let (left, number) = (of.ready.len() as u64, of.number);
+        let state = self.channel(channel);
+        state.last_tag += 1;
+        let tag = state.last_tag;
+        let is_it = |event: &Event| match event {
+            Event::Got {
+                channel: to,
+                tag: with,
+                body,
+                redelivered,
+                left: behind,
+            } => {
+                (*to, *with, body, *behind) == (channel, tag, &entry.body, left)
+                    && entry.redelivered.is_none_or(|known| known == *redelivered)
+            }
+            _ => false,
+        };
+        self.see(is_it, || {
+            format!("get {tag} on {channel}: {entry:?}, {left} left")
+        })?;
+        if !no_ack {
+            let out = Out {
+                queue,
+                number,
+                place,
+                consumer: None,
+            };
+            self.channel(channel).out.insert(tag, out);
+            entry.redelivered = Some(true);
+            self.queue(queue).out.insert(place, entry);
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, channel: u16, tag: u64, verdict: Verdict) {
+        let out = self.channel(channel).out.remove(&tag).unwrap();
+        let Some(queue) = self
+            .queues
+            .get_mut(&out.queue)
+            .filter(|queue| queue.number == out.number)
+        else {
+            return;
+        };
+        let by = queue
+            .consumers
+            .iter_mut()
+            .find(|one| Some(&one.tag) == out.consumer.as_ref());
+        if let Some(consumer) = by {
+            consumer.unsettled -= 1;
+        }
+        let entry = queue.out.remove(&out.place).unwrap();
+        if verdict == Verdict::Requeue {
+            queue.ready.insert(out.place, entry);
+            queue.drop_head(&BTreeSet::new());
+        }
+        queue.choose_active();
+    }
+
+    fn requeue_all(&mut self, channel: u16) {
+        let tags: Vec<u64> = self.channel(channel).out.keys().copied().collect();
+        for tag in tags {
+            self.settle(channel, tag, Verdict::Requeue);
+        }
+    }
+
+    fn remove_consumers(&mut self, is_it: impl Fn(&Consumer) -> bool) {
+        let now = self.now;
+        for queue in self.queues.values_mut() {
+            let before = queue.consumers.len();
+            queue.consumers.retain(|one| !is_it(one));
+            if queue.consumers.is_empty() && before > 0 {
+                queue.used_at = now;
+            }
+            queue.choose_active();
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = self.now;
+        for queue in self.queues.values_mut() {
+            queue
+                .ready
+                .retain(|_, entry| entry.expires_at.is_none_or(|at| at > now));
+        }
+    }
+
+    fn end_leases(&mut self) {
+        let now = self.now;
+        let ended = |queue: &Queue| {
+            let lease = queue.arguments.expires;
+            queue.consumers.is_empty() && lease.is_some_and(|time| queue.used_at + time <= now)
+        };
+        let gone: Vec<u8> = self
+            .queues
+            .iter()
+            .filter(|(_, one)| ended(one))
+            .map(|(id, _)| *id)
+            .collect();
+        for queue in gone {
+            self.queues.remove(&queue);
+            self.bindings.retain(|(_, _, to)| *to != queue);
+        }
+    }
+
+    /// Consumers take what they can, and what is past its time goes.
+    fn settle_down(&mut self) -> Checked {
+        while let Some(at) = self
+            .events
+            .iter()
+            .position(|event| matches!(event, Event::Delivered { .. }))
+        {
+            let event = self.events.remove(at).unwrap();
+            self.deliver(&event)?;
+        }
+        self.expire();
+        let stuck = self.queues.iter().find(|(_, queue)| {
+            let mut takers = queue
+                .consumers
+                .iter()
+                .filter(|one| self.may_take(queue, one));
+            !queue.ready.is_empty() && takers.next().is_some()
+        });
+        match stuck {
+            None => Ok(()),
+            Some((id, queue)) => Err(format!("queue {id} has an entry and a taker: {queue:?}")),
+        }
+    }
+
+    /// Whether it could take one more.
+    fn has_room(&self, queue: &Queue, one: &Consumer) -> bool {
+        let own = one.prefetch == 0 || one.unsettled < one.prefetch.into();
+        own && self.room_of_channel(one.channel) > 0 && queue.may_be_active(one)
+    }
+
+    /// Whether it could, and nobody who comes first.
+    fn may_take(&self, queue: &Queue, one: &Consumer) -> bool {
+        let mut others = queue.consumers.iter();
+        let is_first =
+            !others.any(|other| other.priority > one.priority && self.has_room(queue, other));
+        self.has_room(queue, one) && is_first
+    }
+
+    fn deliver(&mut self, event: &Event) -> Checked {
+        let Event::Delivered {
+            channel,
+            consumer,
+            tag,
+            redelivered,
+            body,
+        } = event
+        else {
+            return Ok(());
+        };
+        let now = self.now;
+        let is_taker = |one: &Consumer| one.tag == *consumer && one.channel == *channel;
+        let found = self
+            .queues
+            .iter()
+            .find(|(_, queue)| queue.consumers.iter().any(is_taker));
+        let Some((&id, _)) = found else {
+            return Err(format!("{event:?}: to nobody"));
+        };
+        // What came back after its time is gone before it can be head.
+        self.queue(id)
+            .ready
+            .retain(|_, entry| entry.expires_at.is_none_or(|at| at >= now));
+        let queue = &self.queues[&id];
+        let one = queue.consumers.iter().find(|one| is_taker(one)).unwrap();
+        if !self.may_take(queue, one) {
+            return Err(format!("{event:?}: to who may not take it: {queue:?}"));
+        }
+        let no_ack = one.no_ack;
+        let queue = self.queue(id);
+        let number = queue.number;
+        let is_it = |entry: &Entry| {
+            entry.body == *body && entry.redelivered.is_none_or(|known| known == *redelivered)
+        };
+        // What ends just now may be gone already.
+        while let Some(head) = queue.ready.first_entry()
+            && head.get().expires_at == Some(now)
+            && !is_it(head.get())
+        {
+            head.remove();
+        }
+        let Some((place, mut entry)) = queue.ready.pop_first() else {
+            return Err(format!("{event:?}: the queue is empty"));
+        };
+        if !is_it(&entry) {
+            return Err(format!("{event:?}: but the head of q{id} is {entry:?}"));
+        }
+        if !no_ack {
+            entry.redelivered = Some(true);
+            queue.out.insert(place, entry);
+            queue
+                .consumers
+                .iter_mut()
+                .find(|one| is_taker(one))
+                .unwrap()
+                .unsettled += 1;
+        }
+        let state = self.channel(*channel);
+        state.last_tag += 1;
+        if state.last_tag != *tag {
+            return Err(format!("{event:?}: the tag is {}", state.last_tag));
+        }
+        if !no_ack {
+            let out = Out {
+                queue: id,
+                number,
+                place,
+                consumer: Some(consumer.clone()),
+            };
+            self.channel(*channel).out.insert(*tag, out);
+        }
+        Ok(())
+    }
+
+    /// What a restart leaves.
+    pub(crate) fn restart(&mut self) {
+        let now = self.now;
+        self.queues.retain(|_, queue| queue.durable);
+        let queues = &self.queues;
+        self.bindings.retain(|(_, _, to)| queues.contains_key(to));
+        for queue in self.queues.values_mut() {
+            let out = std::mem::take(&mut queue.out);
+            queue.ready.extend(out);
+            queue.ready.retain(|_, entry| entry.durable);
+            for entry in queue.ready.values_mut() {
+                // What went out is flagged; what did not may be.
+                entry.redelivered = entry.redelivered.filter(|went_out| *went_out);
+            }
+            queue.consumers.clear();
+            queue.active = None;
+            queue.seen.retain(|one| one.2);
+            queue.used_at = now;
+        }
+        self.open_channels();
+        self.expire();
+    }
+
+    /// Every ready body of every queue, in order.
+    pub(crate) fn all_ready(&self) -> BTreeMap<u8, Vec<String>> {
+        let ready = |queue: &Queue| {
+            queue
+                .ready
+                .values()
+                .map(|entry| entry.body.clone())
+                .collect()
+        };
+        self.queues
+            .iter()
+            .map(|(id, queue)| (*id, ready(queue)))
+            .collect()
+    }
+
+    /// Number of the queue, ready, out, consumers.
+    pub(crate) fn counts(&self) -> Vec<(u8, u64, u64, u64)> {
+        let counts = self.queues.iter().map(|(id, queue)| {
+            let (ready, out) = (queue.ready.len() as u64, queue.out.len() as u64);
+            (*id, ready, out, queue.consumers.len() as u64)
+        });
+        counts.collect()
+    }
+}
+
+/// What a queue says of a message.
+enum Taken {
+    Stored,
+    Duplicate,
+    Refused,
+}
+
+impl Queue {
+    fn bytes(&self) -> u64 {
+        self.ready
+            .values()
+            .map(|entry| entry.body.len() as u64)
+            .sum()
+    }
+
+    fn is_over(&self, count: u64, bytes: u64) -> bool {
+        let over = |max: Option<u64>, is: u64| max.is_some_and(|max| is > max);
+        over(self.arguments.length, count) || over(self.arguments.bytes, bytes)
+    }
+
+    /// Drops from the head what is over the limit; some do not count.
+    fn drop_head(&mut self, apart: &BTreeSet<Place>) {
+        if self.arguments.overflow != Overflow::DropHead {
+            return;
+        }
+        loop {
+            let counted = self
+                .ready
+                .iter()
+                .filter(|(place, _)| !apart.contains(place));
+            let counted: Vec<_> = counted
+                .map(|(place, entry)| (*place, entry.body.len() as u64))
+                .collect();
+            let bytes = counted.iter().map(|one| one.1).sum();
+            if !self.is_over(counted.len() as u64, bytes) {
+                return;
+            }
+            let Some((head, _)) = counted.first() else {
+                return;
+            };
+            self.ready.remove(head);
+        }
+    }
+
+    /// Whether nothing but room keeps it from taking entries.
+    fn may_be_active(&self, one: &Consumer) -> bool {
+        let a_higher_waits = self
+            .consumers
+            .iter()
+            .any(|other| other.priority > one.priority);
+        let is_active = self.active.as_ref() == Some(&one.tag) && !a_higher_waits;
+        !self.arguments.single_active || is_active
+    }
+
+    /// With a single active consumer: the highest of those that wait, the oldest of equal ones,
+    /// takes over when the active one is gone, or holds nothing any more and is lower.
+    fn choose_active(&mut self) {
+        let current = self
+            .consumers
+            .iter()
+            .find(|one| Some(&one.tag) == self.active.as_ref());
+        let mut best: Option<&Consumer> = None;
+        for one in &self.consumers {
+            if best.is_none_or(|best| one.priority > best.priority) {
+                best = Some(one);
+            }
+        }
+        let Some(best) = best else {
+            self.active = None;
+            return;
+        };
+        self.active = match current {
+            Some(current) if current.priority >= best.priority || current.unsettled > 0 => {
+                Some(current.tag.clone())
+            }
+            _ => Some(best.tag.clone()),
+        };
+    }
+}

@@ -1,0 +1,291 @@
+//! What is done to the virtual host: random operations that mean something whatever went before,
+//! so that some can be left out of a list that fails.
+
+/// `SplitMix64`.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub(crate) fn one_in(&mut self, bound: u64) -> bool {
+        self.below(bound) == 0
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+
+    /// Mostly nothing.
+    fn some<T: Copy>(&mut self, one_in: u64, all: &[T]) -> Option<T> {
+        self.one_in(one_in).then(|| self.pick(all))
+    }
+}
+
+/// What a queue does with what is over its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Overflow {
+    #[default]
+    DropHead,
+    Reject,
+}
+
+/// The arguments of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Arguments {
+    pub(crate) length: Option<u64>,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) overflow: Overflow,
+    pub(crate) ttl: Option<u64>,
+    pub(crate) expires: Option<u64>,
+    pub(crate) priorities: Option<u8>,
+    pub(crate) single_active: bool,
+    /// Size and age.
+    pub(crate) once: Option<(u64, u64)>,
+}
+
+/// The features that take part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Features {
+    pub(crate) priorities: bool,
+    pub(crate) consumer_priorities: bool,
+    pub(crate) single_active: bool,
+}
+
+impl Arguments {
+    fn random(random: &mut Random, features: Features) -> Self {
+        Self {
+            length: random.some(3, &[0, 1, 2, 4]),
+            bytes: random.some(6, &[0, 10, 25]),
+            overflow: random.pick(&[Overflow::DropHead, Overflow::Reject]),
+            ttl: random.some(4, &[0, 1, 5, 20]),
+            expires: random.some(12, &[10, 40]),
+            priorities: features
+                .priorities
+                .then(|| random.some(3, &[1, 3, 255]))
+                .flatten(),
+            single_active: features.single_active && random.one_in(4),
+            once: random.some(4, &[(1, 100), (3, 10), (100, 1000)]),
+        }
+    }
+}
+
+/// Where a message is published to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    Queue(u8),
+    Fanout,
+    Direct(u8),
+}
+
+/// A message to be published.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mail {
+    pub(crate) to: To,
+    pub(crate) persistent: bool,
+    pub(crate) mandatory: bool,
+    pub(crate) padding: u8,
+    pub(crate) priority: Option<u8>,
+    pub(crate) expiration: Option<u64>,
+    pub(crate) id: Option<u8>,
+}
+
+impl Mail {
+    fn random(random: &mut Random) -> Self {
+        Self {
+            to: match random.below(4) {
+                0 => To::Fanout,
+                1 => To::Direct(random.below(3) as u8),
+                _ => To::Queue(random.below(QUEUES.into()) as u8),
+            },
+            persistent: random.one_in(2),
+            mandatory: random.one_in(3),
+            padding: random.below(12) as u8,
+            priority: random.some(2, &[0, 1, 2, 3, 4, 255]),
+            expiration: random.some(4, &[0, 1, 7, 30]),
+            id: random.some(2, &[1, 2, 3, 4, 5]),
+        }
+    }
+}
+
+/// What becomes of deliveries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Acknowledge,
+    Requeue,
+    Reject,
+}
+
+/// One thing that is done. Numbers that name something that is there are taken modulo how much is.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Declare {
+        queue: u8,
+        durable: bool,
+        arguments: Arguments,
+    },
+    Delete {
+        queue: u8,
+    },
+    Purge {
+        queue: u8,
+    },
+    Bind {
+        queue: u8,
+        fanout: bool,
+        key: u8,
+    },
+    Unbind {
+        queue: u8,
+        fanout: bool,
+        key: u8,
+    },
+    Publish {
+        channel: u16,
+        mail: Mail,
+    },
+    Transaction {
+        mails: Vec<Mail>,
+        commit: bool,
+    },
+    Consume {
+        channel: u16,
+        queue: u8,
+        tag: u32,
+        no_ack: bool,
+        prefetch: u16,
+        priority: i8,
+    },
+    Cancel {
+        nth: u64,
+    },
+    Qos {
+        channel: u16,
+        count: u16,
+    },
+    Get {
+        channel: u16,
+        queue: u8,
+        no_ack: bool,
+    },
+    Settle {
+        channel: u16,
+        nth: u64,
+        multiple: bool,
+        verdict: Verdict,
+    },
+    Recover {
+        channel: u16,
+    },
+    Reopen {
+        channel: u16,
+    },
+    Wait {
+        milliseconds: u64,
+    },
+    Checkpoint,
+    /// So many steps are lost.
+    Crash {
+        lost: u64,
+    },
+    Stop,
+}
+
+/// Queues that may be there.
+pub(crate) const QUEUES: u8 = 5;
+
+/// Channels that are open; the last one is transactional, the first one confirms.
+pub(crate) const CHANNELS: u16 = 4;
+
+pub(crate) fn plan(seed: u64, steps: usize, features: Features) -> Vec<Step> {
+    let mut random = Random(seed);
+    (0..steps).map(|_| step(&mut random, features)).collect()
+}
+
+fn step(random: &mut Random, features: Features) -> Step {
+    let queue = random.below(QUEUES.into()) as u8;
+    let channel = 1 + random.below(u64::from(CHANNELS) - 1) as u16;
+    let key = random.below(3) as u8;
+    match random.below(100) {
+        0..8 => Step::Declare {
+            queue,
+            durable: !random.one_in(4),
+            arguments: Arguments::random(random, features),
+        },
+        8 => Step::Delete { queue },
+        9..11 => Step::Purge { queue },
+        11..15 => Step::Bind {
+            queue,
+            fanout: random.one_in(2),
+            key,
+        },
+        15 => Step::Unbind {
+            queue,
+            fanout: random.one_in(2),
+            key,
+        },
+        16..46 => Step::Publish {
+            channel,
+            mail: Mail::random(random),
+        },
+        46..49 => Step::Transaction {
+            mails: (0..=random.below(5))
+                .map(|_| Mail::random(random))
+                .collect(),
+            commit: !random.one_in(4),
+        },
+        49..56 => Step::Consume {
+            channel,
+            queue,
+            tag: random.below(1000) as u32,
+            no_ack: random.one_in(4),
+            prefetch: random.pick(&[0, 1, 2, 5]),
+            priority: if features.consumer_priorities {
+                random.pick(&[0, 0, 0, 1, 5, -1])
+            } else {
+                0
+            },
+        },
+        56..59 => Step::Cancel { nth: random.next() },
+        59 => Step::Qos {
+            channel,
+            count: random.pick(&[0, 1, 3]),
+        },
+        60..66 => Step::Get {
+            channel,
+            queue,
+            no_ack: random.one_in(2),
+        },
+        66..84 => Step::Settle {
+            channel,
+            nth: random.next(),
+            multiple: random.one_in(4),
+            verdict: random.pick(&[
+                Verdict::Acknowledge,
+                Verdict::Requeue,
+                Verdict::Requeue,
+                Verdict::Reject,
+            ]),
+        },
+        84 => Step::Recover { channel },
+        85 => Step::Reopen { channel },
+        86..95 => Step::Wait {
+            milliseconds: random.pick(&[1, 2, 5, 10, 50]),
+        },
+        95 => Step::Checkpoint,
+        96..99 => Step::Crash {
+            lost: random.pick(&[0, 0, 1, 2, 5]),
+        },
+        _ => Step::Stop,
+    }
+}
