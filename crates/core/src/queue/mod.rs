@@ -33,7 +33,9 @@ pub(crate) use item::Item;
 pub(crate) use key::key_of;
 pub(crate) use order::{Order, place_at, time_of};
 pub(crate) use page::{Form, Page};
-pub(crate) use settings::{Arguments, DeadLetters, Overflow, Settings, compared, parse_expiration};
+pub(crate) use settings::{
+    Arguments, Asked, DeadLetters, Overflow, RetryKind, Settings, compared, parse_expiration,
+};
 pub(crate) use window::{FrozenWindow, Seen, Windows};
 
 /// See the module.

@@ -477,6 +477,7 @@ impl Shard {
                 targets: queues,
                 unroutable: false,
                 delay,
+                is_moved: true,
             },
             atomic,
         }

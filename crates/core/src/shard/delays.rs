@@ -222,6 +222,7 @@ impl Shard {
             targets: queues,
             unroutable: false,
             delay: 0,
+            is_moved: false,
         })
     }
 

@@ -14,6 +14,7 @@ mod delays;
 mod hashes;
 mod history;
 mod outcomes;
+mod policies;
 mod priorities;
 mod queues;
 mod runs;

@@ -38,6 +38,8 @@ impl Names {
             | Fact::QueueDeleted { .. }
             | Fact::Bound(_)
             | Fact::Unbound(_)
+            | Fact::PolicySet(_)
+            | Fact::PolicyCleared { .. }
             | Fact::Chunk(_)
             | Fact::Published(_)
             | Fact::Settled { .. }
@@ -127,6 +129,8 @@ impl Ids {
             Fact::VirtualHostCreated { .. }
             | Fact::ExchangeDeclared(_)
             | Fact::QueueDeclared(_)
+            | Fact::PolicySet(_)
+            | Fact::PolicyCleared { .. }
             | Fact::Chunk(_)
             | Fact::Numbering { .. } => {}
         }
