@@ -25,13 +25,16 @@ pub(crate) fn delay_of(properties: &Properties<'_>) -> Option<u64> {
 
 fn delay_in(headers: &[u8]) -> Option<i128> {
     let (_, value) = Fields::of(headers).find(|(name, _)| *name == HEADER)?;
-    match value {
-        Value::LongString(text) => std::str::from_utf8(text).ok()?.parse().ok(),
-        Value::F32(number) => whole(number.into()),
-        Value::F64(number) => whole(number),
-        Value::Timestamp(_) => None,
-        other => other.as_integer(),
+    if let Value::LongString(text) = value {
+        return std::str::from_utf8(text).ok()?.parse().ok();
     }
+    if let Value::F32(number) = value {
+        return whole(number.into());
+    }
+    if let Value::F64(number) = value {
+        return whole(number);
+    }
+    value.as_integer()
 }
 
 fn whole(number: f64) -> Option<i128> {

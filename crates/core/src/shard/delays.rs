@@ -189,7 +189,8 @@ impl Shard {
     fn held_when_due(&mut self, id: QueueId, message: &Message) -> Option<HeldPublish> {
         let (exchange, _) = id.store()?;
         let rewritten = arrived(message.properties());
-        let properties = rewritten.as_deref().unwrap_or(message.properties());
+        let properties = rewritten.as_deref();
+        let properties = properties.unwrap_or_else(|| message.properties());
         let properties = Properties::parse(properties).ok()?;
         let keys = RoutingKeys::new(message.routing_key(), &properties).ok()?;
         let keys = keys.and(Notes::of(message).keys());

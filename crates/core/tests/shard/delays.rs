@@ -1,6 +1,6 @@
 //! Exchanges that keep messages until they are due, against a list that is sorted by that time.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::support::{Seen, World, arguments, body_of, key, name, references_of};
 use bytes::Bytes;
@@ -304,7 +304,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct Naive {
     /// By the time that they are due and then as they came.
-    waiting: BTreeMap<(u64, u64), ()>,
+    waiting: BTreeSet<(u64, u64)>,
     arrived: Vec<String>,
     published: u64,
 }
@@ -318,13 +318,19 @@ impl Naive {
         if milliseconds == 0 {
             self.arrived.push(number.to_string());
         } else {
-            self.waiting.insert((world.now + milliseconds, number), ());
+            self.waiting.insert((world.now + milliseconds, number));
         }
     }
 
     fn pass(&mut self, now: u64) {
-        while let Some(first) = self.waiting.first_entry().filter(|e| e.key().0 <= now) {
-            self.arrived.push(first.remove_entry().0.1.to_string());
+        while self
+            .waiting
+            .first()
+            .is_some_and(|(due_at, _)| *due_at <= now)
+        {
+            let first = self.waiting.pop_first();
+            self.arrived
+                .extend(first.map(|(_, number)| number.to_string()));
         }
     }
 }
@@ -359,12 +365,12 @@ fn run(page: usize, content_bytes_max: u64, steps: Vec<Step>) -> Result<(), Test
             Step::Cancel(nth) => {
                 let all = world.shard.list_delays(b"x", Sequence(0), 300).unwrap();
                 let due: Vec<u64> = all.iter().map(|delay| delay.due_at).collect();
-                let expected: Vec<u64> = naive.waiting.keys().map(|(at, _)| *at).collect();
+                let expected: Vec<u64> = naive.waiting.iter().map(|(at, _)| *at).collect();
                 prop_assert_eq!(due, expected.into_iter().take(300).collect::<Vec<_>>());
                 let nth = usize::from(nth);
                 if let Some(delay) = all.get(nth) {
                     prop_assert!(world.cancel_delay(delay.id));
-                    let gone = naive.waiting.keys().nth(nth).copied().unwrap();
+                    let gone = naive.waiting.iter().nth(nth).copied().unwrap();
                     naive.waiting.remove(&gone);
                 }
             }
