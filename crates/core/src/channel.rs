@@ -28,8 +28,18 @@ pub(crate) struct Channel {
     pub(crate) last_queue: Option<Name>,
     /// The way that the last publish took; most publishers repeat it.
     pub(crate) route: Option<Box<Route>>,
-    /// A `basic.get` that waits for its message from the journal.
+    /// Its consumer of direct replies.
+    pub(crate) replies: Option<Box<Replies>>,
+    /// A request that waits for the journal.
     pub(crate) parked: Option<Parked>,
+}
+
+/// A consumer of direct replies.
+#[derive(Debug)]
+pub(crate) struct Replies {
+    pub(crate) consumer_tag: Name,
+    /// What replies are published to.
+    pub(crate) name: Name,
 }
 
 /// How publishes and acknowledgements are answered.
@@ -63,6 +73,8 @@ pub(crate) struct HeldPublish {
     /// How long it is to wait in the stores of delays that are among the targets.
     pub(crate) delay: u64,
     pub(crate) targets: Vec<QueueId>,
+    /// Those who wait for it as a reply.
+    pub(crate) replies: Vec<Name>,
     /// Return it at commit.
     pub(crate) unroutable: bool,
     /// The broker moves it, and it is no duplicate of what it was before.
@@ -87,11 +99,19 @@ pub(crate) enum Verdict {
     Requeue,
 }
 
-/// A `basic.get` under way, and the requests of the channel that came after it.
+/// What a parked channel waits for.
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    /// The message of a `basic.get`.
+    Get { queue: QueueId, no_ack: bool },
+    /// The replay of that number.
+    Replay(u64),
+}
+
+/// A request under way, and the requests of the channel that came after it.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    pub(crate) queue: QueueId,
-    pub(crate) no_ack: bool,
+    pub(crate) waiting: Waiting,
     pub(crate) behind: VecDeque<Request>,
     /// Bytes of the publishes among them.
     pub(crate) behind_bytes: u64,

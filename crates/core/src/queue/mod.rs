@@ -1,9 +1,12 @@
 //! One queue: its settings, its order, its consumers.
 
+mod consume_arguments;
 mod dying;
+mod groups;
 mod index;
 mod item;
 mod key;
+mod line;
 mod mark;
 mod order;
 mod page;
@@ -11,13 +14,11 @@ mod settings;
 mod unsettled;
 mod window;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Why};
 use menzil_model::{ConnectionId, QueueId, Sequence, StorePurpose, Table};
 
-use crate::consumer::Taker;
 use crate::content::Holding;
 use crate::counters::Counters;
 use crate::releases::Releases;
@@ -27,14 +28,18 @@ use crate::spare::Spare;
 use crate::store::{Retention, Store};
 use mark::Marks;
 
+pub(crate) use consume_arguments::ConsumeArguments;
 pub(crate) use dying::Dying;
-pub(crate) use index::{Body, Gone, Index, Remains, RunMax, needs_of};
+pub(crate) use groups::{Group, Groups, Next};
+pub(crate) use index::{Body, Gone, Index, Remains, RunMax, Scanned, needs_of};
 pub(crate) use item::Item;
 pub(crate) use key::key_of;
+pub(crate) use line::Line;
 pub(crate) use order::{Order, place_at, time_of};
 pub(crate) use page::{Form, Page};
 pub(crate) use settings::{
-    Arguments, Asked, DeadLetters, Overflow, RetryKind, Settings, compared, parse_expiration,
+    Arguments, Asked, DeadLetters, Overflow, RetryKind, Settings, compared, is_quorum,
+    parse_expiration,
 };
 pub(crate) use window::{FrozenWindow, Seen, Windows};
 
@@ -47,10 +52,11 @@ pub(crate) use window::{FrozenWindow, Seen, Windows};
 pub(crate) struct Queue {
     /// The counter of what arrives: where that is the order, the next sequence to give out.
     pub(crate) next_sequence: u64,
-    /// In the order of their turns.
-    pub(crate) consumers: VecDeque<Taker>,
+    pub(crate) line: Line,
     /// What the shard's memory for messages knows of it.
     pub(crate) content: Holding,
+    /// Where messages are in groups.
+    pub(crate) groups: Option<Box<Groups>>,
     pub(crate) counters: QueueCounters,
     pub(crate) mark: Marks,
     pub(crate) order: Order,
@@ -137,18 +143,25 @@ impl Queue {
         Self {
             index: Index::new(page_entries, definition.durable, shelf),
             definition,
-            settings,
             content: Holding::default(),
             next_sequence: 1,
             mark: Marks::new(order),
             order,
             owner: None,
-            consumers: VecDeque::new(),
+            line: Line::new(
+                settings.single_active_consumer,
+                settings.group_header.is_some(),
+            ),
+            groups: settings
+                .group_header
+                .clone()
+                .map(|header| Box::new(Groups::new(header))),
             exclusive_consumer: false,
             dying: None,
             unused_since: 0,
             timer: None,
             counters: QueueCounters::default(),
+            settings,
             windows: None,
             store: None,
         }
@@ -273,6 +286,21 @@ impl Queue {
         self.index.is_durable_queue()
     }
 
+    /// Its type, in RabbitMQ's word.
+    pub(crate) fn type_name(&self) -> &'static str {
+        if is_quorum(&self.definition.arguments) {
+            "quorum"
+        } else {
+            "classic"
+        }
+    }
+
+    /// Whether it is a quorum queue with a single active consumer: such a queue of RabbitMQ has
+    /// no `basic.get`, and a consumer that asks to be the only one is one like any other.
+    pub(crate) fn is_single_active_quorum(&self) -> bool {
+        self.line.is_single_active() && is_quorum(&self.definition.arguments)
+    }
+
     /// An entry goes out to a consumer.
     #[inline]
     pub(crate) fn went_out(&mut self, item: &Item, shard: &mut Counters) {
@@ -323,8 +351,26 @@ impl Queue {
     fn settle(&mut self, sequence: Sequence, settled: &mut Settled<'_>) -> Option<bool> {
         let (releases, spare) = (&mut *settled.releases, &mut *settled.spare);
         let durable = self.index.settle(sequence, releases, spare)?;
+        self.settled(sequence);
         self.counters.acknowledged += 1;
         Some(durable)
+    }
+
+    /// An entry that was out is settled.
+    #[inline]
+    pub(crate) fn settled(&mut self, sequence: Sequence) {
+        if let Some(groups) = &mut self.groups {
+            groups.settled(sequence);
+        }
+    }
+
+    /// Puts an entry that was out back in its place.
+    pub(crate) fn put_back(&mut self, sequence: Sequence) -> bool {
+        let is_back = self.index.put_back(sequence);
+        if is_back && let Some(groups) = &mut self.groups {
+            groups.returned(sequence);
+        }
+        is_back
     }
 
     /// Whether it has a length limit.
@@ -366,10 +412,15 @@ impl Queue {
     /// When the first ready entry leaves by itself, or earlier.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         let store = self.store.as_deref();
-        if store.is_some_and(|store| store.retention.is_history) {
+        if store.is_some_and(|store| store.retention.is_history || store.readers > 0) {
             return None;
         }
         self.index.next_expiry()
+    }
+
+    /// Whether a replay reads from it.
+    pub(crate) fn is_read(&self) -> bool {
+        self.store.as_deref().is_some_and(|store| store.readers > 0)
     }
 
     /// When the first entry of a store is too old to be kept.
@@ -397,7 +448,7 @@ impl Queue {
     /// When something is to happen by itself.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let lease = match self.settings.expires {
-            Some(time) if self.consumers.is_empty() => Some(self.unused_since + time),
+            Some(time) if self.line.is_unused() => Some(self.unused_since + time),
             _ => None,
         };
         let (expiry, retry) = match self.dying.as_deref() {
@@ -425,6 +476,10 @@ impl Queue {
             "entries of queue {} do not add up",
             self.definition.name
         );
+        if let Some(groups) = &self.groups {
+            let ready = self.index.ready().map(|item| item.sequence);
+            groups.check_invariants(ready, |sequence| self.index.is_out(sequence));
+        }
         for item in self.index.items() {
             let counter = self.order.counter(item.sequence);
             assert!(counter < self.next_sequence || self.delays());

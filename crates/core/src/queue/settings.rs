@@ -5,7 +5,7 @@ mod asked;
 #[cfg(test)]
 mod tests;
 
-use menzil_model::{Escaped, Name, Table};
+use menzil_model::{Escaped, Name, Table, Value};
 
 use self::arguments::TTL_MAX;
 use crate::refusal::{Object, Refusal};
@@ -199,13 +199,10 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
 /// Arguments that this broker knows and does not act on, yet. Each goes from here with the
 /// change that makes it work.
 const UNSUPPORTED: &[&str] = &[
-    "x-single-active-consumer",
     "x-delivery-limit",
-    "x-consumer-timeout",
     "x-delayed-retry-type",
     "x-delayed-retry-min",
     "x-delayed-retry-max",
-    "x-group-header",
 ];
 
 impl Settings {
@@ -220,6 +217,14 @@ impl Settings {
         }
         Ok(asked.resolve())
     }
+}
+
+/// Whether a queue with these arguments is a quorum queue.
+pub(crate) fn is_quorum(arguments: &Table) -> bool {
+    matches!(
+        arguments.find(b"x-queue-type"),
+        Some(Value::LongString(b"quorum"))
+    )
 }
 
 /// An argument that is valid and does nothing yet.

@@ -142,9 +142,18 @@ impl Shard {
             let reach = if queue.delays() {
                 queue.reach_of_delay(item.sequence)
             } else {
-                self.content.reach(!queue.consumers.is_empty())
+                self.content.reach(!queue.line.is_unused())
             };
+            if entry.queue.is_store()
+                && queue.is_read()
+                && let Some(message) = &content
+            {
+                self.arrived.push((entry.queue, item, Arc::clone(message)));
+            }
             queue.index.insert(item, content, reach);
+            if let Some(groups) = &mut queue.groups {
+                groups.came(item.sequence);
+            }
             let key = keys.as_deref().and_then(|keys| keys.in_queue(entry.queue));
             if let (Some(keys), Some(key)) = (keys.as_deref(), key) {
                 let (at, index) = (keys.at, if entry.durable { origin.index } else { 0 });
@@ -185,6 +194,9 @@ impl Shard {
         queue.index.remove_ranges(ranges, &mut gone);
         let count = gone.count;
         let is_store = queue.definition.id.is_store();
+        if let Some(groups) = &mut queue.groups {
+            groups.gone(ranges);
+        }
         let (queue, shard) = (&mut queue.counters, &mut self.counters);
         let (of_queue, of_shard) = match why {
             Why::Acknowledged => (&mut queue.acknowledged, &mut shard.acknowledged),
@@ -229,12 +241,17 @@ impl Shard {
         else {
             return false;
         };
+        queue.settled(sequence);
+        let frees_group = queue.groups.is_some();
         if why == Why::Acknowledged {
             queue.counters.acknowledged += 1;
             self.counters.acknowledged += 1;
         } else {
             queue.counters.rejected += 1;
             self.counters.rejected += 1;
+        }
+        if frees_group {
+            self.touch_at(at.0, at.1);
         }
         durable
     }

@@ -224,6 +224,7 @@ impl Shard {
             unroutable: false,
             delay: 0,
             is_moved: false,
+            replies: Vec::new(),
         })
     }
 

@@ -7,13 +7,13 @@ use menzil_model::{Fact, Message, QueueId, Sequence, StorePurpose};
 
 use super::Shard;
 use super::delays::read_up_to;
-use crate::effect::Effect;
+use crate::effect::{Effect, Wanted};
 use crate::queue::{Body, RunMax};
 use crate::slots::Place;
 use crate::turn::Turn;
 
 /// Messages that are asked for at once.
-const RUN_MESSAGES_MAX: usize = 512;
+pub(super) const RUN_MESSAGES_MAX: usize = 512;
 
 impl Shard {
     /// Whether the message of the head is in memory; asks the driver for it, and some behind
@@ -52,6 +52,11 @@ impl Shard {
             return;
         };
         let wanted = queue.index.ask(max);
+        self.fetch(turn, id, wanted);
+    }
+
+    /// Has the driver read these.
+    pub(super) fn fetch(&mut self, turn: &mut Turn<'_>, id: QueueId, wanted: Vec<Wanted>) {
         if !wanted.is_empty() {
             let spare = self.spare.take(wanted.len());
             turn.effects.effect(Effect::Fetch {
@@ -70,6 +75,10 @@ impl Shard {
         messages: Vec<(Sequence, Option<Arc<Message>>)>,
     ) {
         self.counters.fetched += messages.len() as u64;
+        if id.is_store() {
+            self.fetched_for_replay(turn, id, &messages);
+            return;
+        }
         let Some(queue) = self.queues.get_mut(&id) else {
             return;
         };
@@ -86,12 +95,12 @@ impl Shard {
             self.drop_damaged(turn, id, sequence);
         }
         self.touch(id);
-        self.resume_parked(turn, &[id]);
+        self.resume_parked(turn, id);
     }
 
     /// The record of a message cannot be read: its entry goes, and is counted. Entries in other
     /// queues go when their turn comes.
-    fn drop_damaged(&mut self, turn: &mut Turn<'_>, queue: QueueId, sequence: Sequence) {
+    pub(super) fn drop_damaged(&mut self, turn: &mut Turn<'_>, queue: QueueId, sequence: Sequence) {
         let durable = self
             .queues
             .get(&queue)

@@ -20,21 +20,25 @@ mod exchange;
 mod expire;
 mod fetch;
 mod get;
+mod groups;
 mod pass;
 mod policy;
 mod publish;
 mod queue;
+mod replay;
+mod reply;
 mod route;
 mod settle;
 mod store;
 mod summary;
+mod time_out;
 mod transaction;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hint::black_box;
 use std::sync::Arc;
 
-use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Name, QueueId};
+use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Map, Message, Name, QueueId};
 
 use crate::channel::{Channel, Mode};
 use crate::command::{ChannelKey, Command, PublishRef, Request};
@@ -44,9 +48,10 @@ use crate::counters::Counters;
 use crate::effect::{Effects, Output, Reply};
 use crate::log::Log;
 use crate::policy::Policies;
-use crate::queue::Queue;
+use crate::queue::{Item, Queue};
 use crate::refusal::Refusal;
 use crate::releases::Releases;
+use crate::replay::Replay;
 use crate::scratch::{Scratch, Shelf};
 use crate::settling::Settling;
 use crate::slots::{Place, Slots};
@@ -81,6 +86,9 @@ pub struct ShardSettings {
     /// Bodies up to this size are copied beside their envelope and journaled with it; larger
     /// ones go in chunks of this size.
     pub chunk_bytes: usize,
+    /// Bytes of direct replies that may wait in one connection's outbox beyond those of
+    /// deliveries; what is over is lost.
+    pub reply_bytes_max: u64,
     /// Consumers of one channel.
     pub consumers_per_channel_max: usize,
     /// `x-death` headers that a client wrote go on counting, as before RabbitMQ 4.
@@ -97,6 +105,7 @@ impl Default for ShardSettings {
             credit_bytes: 1 << 20,
             transaction_bytes_max: 64 << 20,
             chunk_bytes: 1 << 20,
+            reply_bytes_max: 64 << 20,
             consumers_per_channel_max: 65_535,
             dead_letter_counts_client_headers: false,
         }
@@ -144,6 +153,10 @@ pub struct Shard {
     next_route: u64,
     ways: Ways,
     settling: Settling,
+    replays: BTreeMap<u64, Replay>,
+    /// What came in this turn to stores that replays read from.
+    arrived: Vec<(QueueId, Item, Arc<Message>)>,
+    next_replay: u64,
     spare: Spare,
     /// Queues whose entries, consumers or deadlines changed in this turn.
     touched: VecDeque<(QueueId, Place)>,
@@ -151,9 +164,15 @@ pub struct Shard {
     grown: Vec<QueueId>,
     /// Delayed messages that found no queue, for who looks.
     strays: Vec<Stray>,
-    /// Channels with a `basic.get` that waits for the journal.
+    /// Who gets direct replies, by the name that they are published to.
+    repliers: Map<Name, ChannelKey>,
+    /// Channels that wait for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
+    /// When consumers are to be looked at that may not leave deliveries unsettled for ever.
+    consumer_timers: BTreeSet<(u64, ConsumerId)>,
+    /// Consumers that are to be in these timers at the end of the turn.
+    unarmed: Vec<ConsumerId>,
     policies: Policies,
     sweep: policy::Sweep,
     letters: dead_letter::Letters,
@@ -186,12 +205,18 @@ impl Shard {
             next_route: 0,
             ways: Ways::default(),
             settling: Settling::default(),
+            replays: BTreeMap::new(),
+            arrived: Vec::new(),
+            next_replay: 1,
             spare: Spare::default(),
             touched: VecDeque::new(),
             grown: Vec::new(),
             strays: Vec::new(),
+            repliers: Map::default(),
             parked: Vec::new(),
             timers: BTreeSet::new(),
+            consumer_timers: BTreeSet::new(),
+            unarmed: Vec::new(),
             policies: Policies::default(),
             sweep: policy::Sweep::default(),
             letters: dead_letter::Letters::default(),
@@ -434,7 +459,11 @@ impl Shard {
     }
 
     /// Delivers and expires until nothing is left to do now.
+    #[inline]
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
+        if !self.replays.is_empty() {
+            self.advance_replays(turn);
+        }
         self.allow_moves();
         self.settle_touched(turn);
     }
@@ -463,7 +492,7 @@ impl Shard {
                 self.pump(turn, id, place);
             }
             if self.bury(turn, id, place) {
-                self.resume_parked(turn, &[id]);
+                self.resume_parked(turn, id);
                 self.touch_at(id, place);
             }
             self.reset_timer(id);
@@ -472,6 +501,7 @@ impl Shard {
         if self.has_refused() {
             self.wake_refused(id);
         }
+        self.arm_stopwatches();
     }
 
     /// Answers a request that failed and closes what the refusal says.

@@ -142,11 +142,15 @@ impl Shard {
             queue.next_sequence = entry.sequence.0 + 1;
         }
         queue.counters.entered += 1;
-        let reach = self.content.reach(!queue.consumers.is_empty());
+        let reach = self.content.reach(!queue.line.is_unused());
         let item = passage.item(entry);
         queue
             .index
             .insert_with(item, reach, || Some(passage.message(&mut self.spare)));
+        if id.is_store() && queue.is_read() {
+            let message = passage.message(&mut self.spare);
+            self.arrived.push((id, item, message));
+        }
         if had_ready && entry.expires_at.is_none() && !id.is_store() {
             // Whoever could take one would have taken the one before it.
             if item.is_stored() {
@@ -189,7 +193,7 @@ impl Shard {
         let Some(queue) = self.queues.at_mut(place, id) else {
             return false;
         };
-        if queue.index.ready_count() > 0 || queue.consumers.is_empty() {
+        if queue.index.ready_count() > 0 || queue.line.takers().is_empty() {
             return false;
         }
         let sequence = if passage.route.has_terms {
@@ -258,7 +262,13 @@ impl Shard {
                 self.settling.add_unasked(id, sequence);
             }
         } else {
-            self.go_out(passage, (id, place), &entry, (taker, delivery_tag));
+            self.go_out(
+                turn.now,
+                passage,
+                (id, place),
+                &entry,
+                (taker, delivery_tag),
+            );
         }
         true
     }
@@ -267,6 +277,7 @@ impl Shard {
     #[inline]
     fn go_out(
         &mut self,
+        now: u64,
         passage: &mut Passage<'_>,
         (id, place): (QueueId, Place),
         entry: &Entry,
@@ -285,6 +296,6 @@ impl Shard {
             sequence: entry.sequence,
             consumer: Some(taker),
         };
-        self.note_out(taker, delivery);
+        self.note_out(now, taker, delivery);
     }
 }

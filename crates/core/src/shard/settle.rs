@@ -66,7 +66,7 @@ impl Shard {
                     channel.consumed_unsettled -= 1;
                 }
                 if let Some(consumer) = &mut consumer {
-                    consumer.unsettled -= 1;
+                    consumer.came_back(delivery.tag);
                 }
                 if let Some(queue) = &mut queue
                     && queue.acknowledge(delivery.sequence, &mut settled)
@@ -82,7 +82,8 @@ impl Shard {
                     Err(refusal) => break Some(refusal),
                 }
             };
-            if consumer.is_some() {
+            let frees_group = queue.is_some_and(|queue| queue.groups.is_some());
+            if consumer.is_some() || frees_group {
                 self.touch_at(first.queue, first.queue_place);
             }
             if let Some(refusal) = refusal {
@@ -183,7 +184,7 @@ impl Shard {
             self.touch_queues_of(key);
         }
         if let Some(consumer) = self.consumers.at_mut(taker.place, taker.consumer) {
-            consumer.unsettled -= 1;
+            consumer.came_back(delivery.tag);
             self.touch_at(delivery.queue, delivery.queue_place);
         }
     }
@@ -212,7 +213,7 @@ impl Shard {
         let Some(queue) = self.queues.at_mut(place, delivery.queue) else {
             return;
         };
-        if queue.index.put_back(delivery.sequence) {
+        if queue.put_back(delivery.sequence) {
             queue.counters.requeued += 1;
             self.counters.requeued += 1;
             self.enforce_limit(turn, delivery.queue);

@@ -8,15 +8,21 @@
     reason = "a test may fail where it stands"
 )]
 
+mod articles;
+mod consumers;
 mod dead_letters;
 mod deduplication;
 mod delays;
+mod groups;
 mod hashes;
 mod history;
 mod outcomes;
 mod policies;
 mod priorities;
 mod queues;
+mod replays;
+mod replies;
 mod runs;
 mod stores;
 mod support;
+mod twin;

@@ -87,7 +87,7 @@ impl Index {
     }
 
     /// Takes one ready entry out of the order.
-    fn take(&mut self, sequence: Sequence) -> Option<Held> {
+    pub(super) fn take(&mut self, sequence: Sequence) -> Option<Held> {
         if let Some(held) = self.returned.remove(&sequence) {
             return Some(held);
         }
