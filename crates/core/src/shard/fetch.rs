@@ -75,7 +75,7 @@ impl Shard {
         messages: Vec<(Sequence, Option<Arc<Message>>)>,
     ) {
         self.counters.fetched += messages.len() as u64;
-        if id.is_store() {
+        if matches!(id.store(), Some((_, StorePurpose::Retention))) {
             self.fetched_for_replay(turn, id, &messages);
             return;
         }
