@@ -184,6 +184,7 @@ fn of_shard(shard: &ShardDriver) -> Value {
         "bindings": objects.bindings,
         "messages": objects.messages,
         "delayed": objects.delayed,
+        "retained": objects.retained,
         "connections": objects.connections,
         "channels": objects.channels,
         "consumers": objects.consumers,

@@ -55,6 +55,7 @@ impl Shard {
         }
         self.time_out_consumers(&mut turn);
         self.resume_moves();
+        self.advance_replays(&mut turn);
         self.settle_down(&mut turn);
         self.finish(turn.log);
     }

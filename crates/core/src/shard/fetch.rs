@@ -77,6 +77,7 @@ impl Shard {
         self.counters.fetched += messages.len() as u64;
         if matches!(id.store(), Some((_, StorePurpose::Retention))) {
             self.fetched_for_replay(turn, id, &messages);
+            self.advance_replays(turn);
             return;
         }
         let Some(queue) = self.queues.get_mut(&id) else {

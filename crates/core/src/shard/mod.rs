@@ -461,9 +461,7 @@ impl Shard {
     /// Delivers and expires until nothing is left to do now.
     #[inline]
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
-        if !self.replays.is_empty() {
-            self.advance_replays(turn);
-        }
+        self.note_arrivals(turn);
         self.allow_moves();
         self.settle_touched(turn);
     }

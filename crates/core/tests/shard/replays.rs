@@ -254,6 +254,56 @@ fn what_is_published_meanwhile_comes_behind_once() {
 }
 
 #[test]
+fn while_one_reads_another_gets_no_more_than_is_kept() {
+    let mut world = reading();
+    world.open(key(1, 2));
+    retaining(
+        &mut world,
+        "x",
+        "direct",
+        &[("x-retain-messages", Value::I32(3))],
+    );
+    for body in numbers(0..3) {
+        world.publish("x", "k", &body);
+    }
+    world.declare("slow");
+    world.declare("late");
+    world.answer_fetches = false;
+    let slow = world.execute(bind_request("slow", "x", "k", from(FIRST)));
+    for body in numbers(3..6) {
+        world.publish("x", "k", &body);
+    }
+    world.answer_fetches = true;
+    replay(&mut world, ("late", "x", "k"), FIRST);
+    let answers = answer_all(&mut world, slow);
+    assert_eq!(answers, [Seen::Reply(Reply::QueueBindOk)]);
+    assert_eq!(world.drain("late"), numbers(3..6));
+    assert_eq!(world.drain("slow"), numbers(0..6));
+    world.tick(0);
+    assert_eq!(world.shard.summary().retained, 3);
+    check_references(&world);
+}
+
+#[test]
+fn a_long_replay_is_sliced() {
+    let mut world = World::new();
+    keep_all(&mut world, "x", "fanout");
+    world.fill("x", "", &numbers(0..5000));
+    world.declare("q");
+    let seen = world.bind_with(key(1, 1), ("q", "x", ""), from(FIRST));
+    assert_eq!(seen, []);
+    world.now += 1;
+    assert_eq!(world.shard.deadline(), Some(0));
+    assert_eq!(world.tick(0), [Seen::Reply(Reply::QueueBindOk)]);
+    assert_eq!(world.shard.queues()[0].ready, 5000);
+    assert_eq!(
+        world.log.records.last().unwrap().len() / 5000,
+        0,
+        "less than a byte each"
+    );
+}
+
+#[test]
 fn what_is_asked_behind_a_replay_waits_for_it() {
     let mut world = reading();
     world.open(key(1, 2));

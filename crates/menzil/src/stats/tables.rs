@@ -214,6 +214,7 @@ const JOURNAL: &[&str] = &[
 const OBJECTS: &[&str] = &[
     "messages",
     "delayed",
+    "retained",
     "queues_count",
     "exchanges",
     "bindings",
