@@ -313,6 +313,7 @@ impl Shard {
         let (held, intake, pending) = match self.address(turn, id, reason, message) {
             Address::Queues { held, atomic } => {
                 let mut pending = Pending::default();
+                self.make_room(turn, &held.targets);
                 let intake = self.intake(turn, &held, atomic, &mut pending);
                 (held, intake, pending)
             }
@@ -338,6 +339,23 @@ impl Shard {
             Some((settled, is_durable)),
         );
         Move::Done
+    }
+
+    /// Lets consumers take what entered these queues in this turn, and lets go what is past its
+    /// time: that is in the way of nothing that comes now.
+    fn make_room(&mut self, turn: &mut Turn<'_>, targets: &[QueueId]) {
+        for id in targets {
+            let Some(place) = self.queues.place(id) else {
+                continue;
+            };
+            let queue = self.queues.at(place, *id);
+            let waits =
+                queue.is_some_and(|queue| queue.is_limited() && queue.index.ready_count() > 0);
+            if waits {
+                self.pump(turn, *id, place);
+                self.expire_now(turn, *id);
+            }
+        }
     }
 
     /// Queues refused a message, and it is to go through their dead-letter exchanges.
@@ -370,6 +388,7 @@ impl Shard {
             return true;
         };
         let mut pending = Pending::default();
+        self.make_room(turn, &held.targets);
         let intake = self.intake(turn, &held, atomic, &mut pending);
         if intake.refused_by.is_some() {
             self.counters.dead_letters_refused += 1;
