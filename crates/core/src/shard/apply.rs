@@ -180,6 +180,10 @@ impl Shard {
             queue.note_place(summary.last);
         }
         queue.counters.entered += summary.count;
+        if let Some(groups) = &mut queue.groups {
+            let entries = entries.entries();
+            entries.for_each(|entry| groups.came(entry.sequence));
+        }
         queue.index.load(entries, summary);
     }
 
