@@ -81,6 +81,8 @@ pub(crate) enum Verdict {
     Reject,
     /// Back to its place.
     Requeue,
+    /// Back to its place, and a failure.
+    Fail,
 }
 
 /// A `basic.get` under way, and the requests of the channel that came after it.

@@ -33,7 +33,9 @@ pub(crate) use item::Item;
 pub(crate) use key::key_of;
 pub(crate) use order::{Order, place_at, time_of};
 pub(crate) use page::{Form, Page};
-pub(crate) use settings::{Arguments, DeadLetters, Overflow, Settings, compared, parse_expiration};
+pub(crate) use settings::{
+    Arguments, DeadLetters, DelayedRetry, Overflow, RetryKind, Settings, compared, parse_expiration,
+};
 pub(crate) use window::{FrozenWindow, Seen, Windows};
 
 /// See the module.
@@ -332,6 +334,7 @@ impl Queue {
             || self.next_expiry().is_some()
             || self.store.is_some()
             || self.dying.is_some()
+            || self.index.has_delayed()
     }
 
     /// When the first ready entry leaves by itself, or earlier.
@@ -377,10 +380,16 @@ impl Queue {
             Some(dying) => (self.next_expiry(), dying.retry_at()),
             None => (self.next_expiry(), None),
         };
-        [lease, expiry, retry, self.ages_at()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            lease,
+            expiry,
+            retry,
+            self.ages_at(),
+            self.index.delayed_until(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Checks sums and order; for tests.

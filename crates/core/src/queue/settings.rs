@@ -111,6 +111,8 @@ pub(crate) struct Settings {
     pub(crate) priority_max: u8,
     /// `x-single-active-consumer`.
     pub(crate) single_active_consumer: bool,
+    /// How often an entry comes back is counted, and its consumers are told.
+    pub(crate) counts_returns: bool,
     /// `x-delivery-limit`: failed deliveries after which a message is dead-lettered.
     pub(crate) delivery_limit: Option<u64>,
     /// `x-consumer-timeout` in milliseconds: how long a delivery may stay unsettled.
@@ -200,11 +202,7 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
 /// change that makes it work.
 const UNSUPPORTED: &[&str] = &[
     "x-single-active-consumer",
-    "x-delivery-limit",
     "x-consumer-timeout",
-    "x-delayed-retry-type",
-    "x-delayed-retry-min",
-    "x-delayed-retry-max",
     "x-group-header",
 ];
 

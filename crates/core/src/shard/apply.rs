@@ -52,6 +52,13 @@ impl Shard {
             Fact::Seen { queue, keys } => self.apply_seen(queue, &keys),
             Fact::Settled { queue, ranges, why } => self.apply_settled(queue, &ranges, why),
             Fact::Delivering { queue, below } => self.apply_delivering(origin.index, queue, below),
+            Fact::Returned { queue, entries } => {
+                if let Some(queue) = self.queues.get_mut(&queue) {
+                    for returned in &entries {
+                        queue.index.give_back(returned);
+                    }
+                }
+            }
             Fact::Group(_) => debug_assert!(false, "groups do not nest"),
             Fact::Numbering { exchange, queue } => {
                 self.next_exchange = self.next_exchange.max(exchange);
@@ -114,6 +121,8 @@ impl Shard {
                 expires_at: entry.expires_at,
                 durable: entry.durable,
                 redelivered: false,
+                failed: 0,
+                acquired: 0,
             };
             let Some(queue) = self.queues.get_mut(&entry.queue) else {
                 self.releases.entry(&item);
@@ -210,12 +219,19 @@ impl Shard {
         else {
             return false;
         };
-        if why == Why::Acknowledged {
-            queue.counters.acknowledged += 1;
-            self.counters.acknowledged += 1;
-        } else {
-            queue.counters.rejected += 1;
-            self.counters.rejected += 1;
+        match why {
+            Why::Acknowledged => {
+                queue.counters.acknowledged += 1;
+                self.counters.acknowledged += 1;
+            }
+            Why::DeliveryLimit => {
+                queue.counters.limited += 1;
+                self.counters.limited += 1;
+            }
+            Why::Rejected | Why::Expired | Why::Overflow | Why::Purged | Why::Damaged => {
+                queue.counters.rejected += 1;
+                self.counters.rejected += 1;
+            }
         }
         durable
     }

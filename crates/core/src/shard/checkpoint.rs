@@ -4,7 +4,8 @@
 //! changes all the time, and written out when it is not.
 
 use menzil_model::fact::{
-    Binding, Destination, ExchangeDefinition, Packed, Packing, QueueDefinition, StoredEntry,
+    Binding, Destination, ExchangeDefinition, Packed, Packing, QueueDefinition, Returned,
+    StoredEntry,
 };
 use menzil_model::{ExchangeId, Fact, Name, QueueId, Sequence};
 
@@ -34,6 +35,7 @@ struct FrozenQueue {
     pages: Vec<Form>,
     plain: Vec<Item>,
     packed_tail: Packing,
+    returned: Vec<Returned>,
     window: Option<FrozenWindow>,
 }
 
@@ -100,6 +102,10 @@ impl FrozenQueue {
             put(Packed::pack(plain.iter().map(|item| item.to_stored())));
         }
         put(self.packed_tail.pack());
+        for entries in self.returned.chunks(RETURNED_AT_ONCE) {
+            let entries = entries.to_vec();
+            sink(&Fact::Returned { queue, entries });
+        }
         if let Some(window) = self.window {
             window.write(|keys| sink(&Fact::Seen { queue, keys }));
         }
@@ -116,6 +122,9 @@ fn pack(page: Form) -> Option<Packed> {
         }
     }
 }
+
+/// Entries in one fact.
+const RETURNED_AT_ONCE: usize = 1000;
 
 impl Shard {
     /// The durable state as it is now, at the last index the log gave out; call
@@ -143,6 +152,7 @@ impl Shard {
                 pages,
                 plain,
                 packed_tail,
+                returned: queue.index.freeze_returned(),
                 window: queue.freeze_window(),
             }
         });

@@ -1,9 +1,11 @@
 //! `basic.get`. Where the message is not in memory, or the client has not taken what it asked for
 //! before, the channel is parked: what it asks next waits too, so that answers keep their order.
 
+use bytes::Bytes;
 use menzil_model::{ConnectionId, Name, QueueId};
 
 use super::Shard;
+use super::returns::counted_properties;
 use crate::channel::Parked;
 use crate::command::ChannelKey;
 use crate::deliveries::Delivery;
@@ -95,6 +97,7 @@ impl Shard {
             delivery_tag,
             redelivered: item.redelivered,
             message_count: u32::try_from(ready).unwrap_or(u32::MAX),
+            properties: counted_properties(&item, &message).map(Bytes::from),
             message,
         };
         turn.send(key, after, output);

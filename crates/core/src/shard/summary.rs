@@ -44,6 +44,8 @@ pub struct QueueSummary {
     pub ready: u64,
     /// Entries that are out.
     pub unsettled: u64,
+    /// Of these, entries that came back and wait until they are delivered again.
+    pub delayed: u64,
     /// Of these, entries that wait to be dead-lettered.
     pub dying: u64,
     /// Consumers.
@@ -91,7 +93,8 @@ impl Shard {
                 name: queue.definition.name.clone(),
                 durable: queue.definition.durable,
                 ready: queue.index.ready_count(),
-                unsettled: queue.index.unsettled_count(),
+                unsettled: queue.index.unsettled_count() + queue.index.delayed_count(),
+                delayed: queue.index.delayed_count(),
                 dying: queue.dying_count(),
                 consumers: queue.consumers.len() as u64,
                 ready_bytes: queue.index.ready_bytes(),

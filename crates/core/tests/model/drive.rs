@@ -487,6 +487,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             delivery_tag,
             redelivered,
             message,
+            ..
         } => {
             return Event::Delivered {
                 channel,
@@ -501,6 +502,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             redelivered,
             message_count,
             message,
+            ..
         } => {
             return Event::Got {
                 channel,

@@ -15,6 +15,7 @@ mod history;
 mod outcomes;
 mod priorities;
 mod queues;
+mod returns;
 mod runs;
 mod stores;
 mod support;
