@@ -2,7 +2,7 @@
 
 import time
 
-from conftest import declare, get_all, put, ready_count
+from conftest import arrival, dead_letters_to, deaths, declare, get_all, put, ready_count
 
 
 def missing(conn, queue):
@@ -83,4 +83,25 @@ def test_a29_a_time_to_live_runs_through_the_downtime(connect, name, restart, un
     until(lambda: ready_count(conn, channel, short) == 0, "the message expires after the restart")
     assert ready_count(conn, channel, long) == 1
     for queue in (short, long):
+        conn.call(channel, "queue.delete", queue=queue)
+
+
+def test_a29_what_came_due_in_the_downtime_is_never_delivered(connect, name, restart, until):
+    conn = connect()
+    channel, dead, per_queue, per_message = (conn.channel(), *(name(what) for what in ("dead", "queue", "message")))
+    declare(conn, channel, dead)
+    declare(conn, channel, per_queue, arguments=dead_letters_to(dead, **{"x-message-ttl": 3000}))
+    declare(conn, channel, per_message, arguments=dead_letters_to(dead))
+    put(conn, per_queue, b"queue", props={"delivery_mode": 2})
+    put(conn, per_message, b"message", props={"delivery_mode": 2, "expiration": "3000"})
+    put(conn, per_message, b"stays", props={"delivery_mode": 2, "expiration": "600000"})
+    restart(pause=4)
+    conn = connect()
+    channel = conn.channel()
+    assert get_all(conn, channel, per_queue) == [], "its time ran on: started anew it would be there"
+    assert get_all(conn, channel, per_message) == [b"stays"]
+    letters = [arrival(conn, channel, dead, until) for _ in range(2)]
+    assert sorted(letter.body for letter in letters) == [b"message", b"queue"]
+    assert sorted(deaths(letter) for letter in letters) == sorted([[(per_queue, "expired", 1)], [(per_message, "expired", 1)]])
+    for queue in (dead, per_queue, per_message):
         conn.call(channel, "queue.delete", queue=queue)
