@@ -63,6 +63,8 @@ pub(crate) struct HeldPublish {
     pub(crate) targets: Vec<QueueId>,
     /// Return it at commit.
     pub(crate) unroutable: bool,
+    /// The broker moves it, and it is no duplicate of what it was before.
+    pub(crate) is_moved: bool,
 }
 
 /// An acknowledgement or rejection of a transaction.

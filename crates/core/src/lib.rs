@@ -15,6 +15,7 @@ mod effect;
 mod equivalence;
 mod generated;
 mod log;
+mod policy;
 mod queue;
 mod refusal;
 mod releases;
@@ -39,10 +40,15 @@ pub use effect::{
     Carried, ConnectionOutput, Delivering, Effect, Effects, Output, Reply, Wanted, credit_bytes,
 };
 pub use log::Log;
+pub use policy::PolicyRequest;
 pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};
 pub use scratch::Scratch;
-pub use shard::{Frozen, QueueSummary, Shard, ShardSettings, Summary};
+pub use shard::{
+    Definition, Definitions, Effective, Frozen, QueueSummary, Setting, SettingOrigin, SettingValue,
+    Shard, ShardSettings, Summary,
+};
 pub use topology::{
-    Grounds, Routed, RoutingKeys, Targets, Topology, check_binding, check_exchange, strip_bcc,
+    Grounds, Routed, RoutingKeys, Targets, Topology, check_binding, check_exchange, explain,
+    strip_bcc,
 };

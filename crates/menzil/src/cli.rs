@@ -21,6 +21,9 @@ pub(crate) enum Command {
     Bench(BenchArguments),
     /// Show the counters of a running server
     Stats(StatsArguments),
+    /// Tell where messages would go, and why
+    #[command(subcommand)]
+    Explain(ExplainCommand),
     /// Look at a data folder that no server runs on, and mend it
     #[command(subcommand)]
     Journal(JournalCommand),
@@ -80,6 +83,54 @@ pub(crate) struct StatsArguments {
     /// As one JSON object, for programs
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExplainCommand {
+    /// Which queues a message would reach, and which bindings nearly take it
+    ///
+    /// Nothing is published. A running server is asked for its exchanges, queues and
+    /// bindings over the socket in its data folder; --definitions reads them from a
+    /// file that RabbitMQ exported. Ends with 1 if the message, or one of
+    /// the keys of --keys, would reach no queue.
+    #[command(verbatim_doc_comment)]
+    Route(RouteArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RouteArguments {
+    /// Virtual host
+    #[arg(long, value_name = "NAME", default_value = "/")]
+    pub(crate) vhost: String,
+    /// Exchange that the message is published to; the default exchange has no name
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub(crate) exchange: String,
+    /// Routing key
+    #[arg(long, value_name = "KEY", default_value = "", conflicts_with = "keys")]
+    pub(crate) key: String,
+    /// A routing key in each line, - for standard input: tells of each whether it
+    /// reaches a queue. EXCHANGE and a tab before the key name another exchange
+    #[arg(long, value_name = "FILE", verbatim_doc_comment)]
+    pub(crate) keys: Option<PathBuf>,
+    /// A header with a text, or NAME:=JSON with another value: retries:=5,
+    /// urgent:=true, seen:=null; may be given again
+    #[arg(long = "header", value_name = "NAME=VALUE", verbatim_doc_comment)]
+    pub(crate) headers: Vec<String>,
+    #[arg(
+        long = "property",
+        value_name = "NAME=VALUE",
+        help = "A property: message_id, correlation_id or timestamp; may be given again"
+    )]
+    pub(crate) properties: Vec<String>,
+    /// A further routing key, as the CC header has it; may be given again
+    #[arg(long, value_name = "KEY")]
+    pub(crate) cc: Vec<String>,
+    /// Exported definitions (JSON), in place of a running server
+    #[arg(long, value_name = "FILE")]
+    pub(crate) definitions: Option<PathBuf>,
+    /// The server's data folder
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    pub(crate) data_dir: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]

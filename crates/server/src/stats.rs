@@ -1,7 +1,9 @@
-//! Counters of a running server, over a Unix socket in its data folder.
+//! Counters of a running server, and what it has, over a Unix socket in its data folder.
 //!
-//! One question, one answer: the client sends a line, `stats`, and gets one line of JSON. Only
-//! the owner of the folder may connect.
+//! One question, one answer: the client sends a line, `stats` or `definitions` with a virtual
+//! host, and gets one line of JSON. Only the owner of the folder may connect.
+
+mod definitions;
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,6 +20,8 @@ use crate::driver::Node;
 use crate::driver::shard_driver::ShardDriver;
 use crate::log;
 use crate::server::stats_socket;
+
+pub(crate) use definitions::Snapshot;
 
 /// The listening socket.
 pub(crate) struct Socket {
@@ -93,7 +97,10 @@ async fn answer(node: &Node, mut stream: UnixStream) -> io::Result<()> {
     }
     let answer = match question.trim_ascii() {
         b"stats" => all(node),
-        _ => json!({"error": "ask for: stats"}),
+        words => match words.strip_prefix(b"definitions ") {
+            Some(vhost) => definitions::of(node, vhost),
+            None => json!({"error": "ask for: stats, or definitions and a virtual host"}),
+        },
     };
     stream.write_all(format!("{answer}\n").as_bytes()).await?;
     stream.shutdown().await
@@ -229,4 +236,4 @@ fn of_queue(queue: &menzil_core::QueueSummary) -> Value {
 }
 
 const PATIENCE: Duration = Duration::from_secs(1);
-const QUESTION_BYTES_MAX: usize = 256;
+const QUESTION_BYTES_MAX: usize = 512;

@@ -34,7 +34,8 @@ pub(crate) use key::key_of;
 pub(crate) use order::{Order, place_at, time_of};
 pub(crate) use page::{Form, Page};
 pub(crate) use settings::{
-    Arguments, DeadLetters, DelayedRetry, Overflow, RetryKind, Settings, compared, parse_expiration,
+    Arguments, Asked, DeadLetters, DelayedRetry, Overflow, RetryKind, Settings, compared,
+    parse_expiration,
 };
 pub(crate) use window::{FrozenWindow, Seen, Windows};
 

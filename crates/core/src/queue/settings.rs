@@ -209,7 +209,7 @@ const UNSUPPORTED: &[&str] = &[
 impl Settings {
     /// Reads and checks the arguments of a queue of that name.
     pub(crate) fn parse(queue: &Name, table: &Table) -> Result<Self, Refusal> {
-        let asked = arguments::read(queue, table)?;
+        let asked = Asked::of(queue, table)?;
         if let Some(argument) = not_yet(table) {
             return Err(Refusal::UnsupportedArgument {
                 object: Object::Queue(queue.clone()),

@@ -7,7 +7,8 @@ use menzil_model::fact::{Origin, Packed, Published, QueueDefinition, Range, Seen
 use menzil_model::{Fact, QueueId, Sequence};
 
 use super::Shard;
-use crate::queue::{Item, Queue, Seen, Settings};
+use crate::policy::settings_of;
+use crate::queue::{Item, Queue, Seen};
 use crate::releases::Counted;
 use crate::slots::Place;
 
@@ -29,8 +30,12 @@ impl Shard {
             Fact::VirtualHostCreated { name } => self.name = name,
             Fact::ExchangeDeclared(exchange) => {
                 self.next_exchange = self.next_exchange.max(exchange.id.0 + 1);
+                let id = exchange.id;
                 self.apply_stores_declared(&exchange);
                 self.topology.declare_exchange(exchange);
+                if !self.policies.is_empty() {
+                    self.refresh_exchange(id);
+                }
             }
             Fact::ExchangeDeleted { id } => {
                 self.topology.delete_exchange(id);
@@ -43,6 +48,14 @@ impl Shard {
             }
             Fact::Unbound(binding) => {
                 self.topology.unbind(&binding);
+            }
+            Fact::PolicySet(policy) => {
+                self.policies.set(policy);
+                self.sweep.start();
+            }
+            Fact::PolicyCleared { name, is_operator } => {
+                self.policies.clear(&name, is_operator);
+                self.sweep.start();
             }
             Fact::Chunk(_) => {}
             Fact::Published(published) => self.apply_published(origin, published),
@@ -79,7 +92,7 @@ impl Shard {
             return;
         }
         self.next_queue = self.next_queue.max(id.0 + 1);
-        let settings = Settings::parse(&definition.name, &definition.arguments).unwrap_or_default();
+        let settings = settings_of(&definition, &self.policies);
         self.topology
             .declare_queue_name(definition.name.clone(), id);
         let (entries, shelf) = (self.settings.index_page_entries, Arc::clone(&self.shelf));

@@ -4,8 +4,8 @@
 //! changes all the time, and written out when it is not.
 
 use menzil_model::fact::{
-    Binding, Destination, ExchangeDefinition, Packed, Packing, QueueDefinition, Returned,
-    StoredEntry,
+    Binding, Destination, ExchangeDefinition, Packed, Packing, PolicyDefinition, QueueDefinition,
+    Returned, StoredEntry,
 };
 use menzil_model::{ExchangeId, Fact, Name, QueueId, Sequence};
 
@@ -19,6 +19,7 @@ pub struct Frozen {
     name: Name,
     next_exchange: u64,
     next_queue: u64,
+    policies: Vec<PolicyDefinition>,
     exchanges: Vec<ExchangeDefinition>,
     queues: Vec<FrozenQueue>,
     /// With their places among those between the same two.
@@ -47,6 +48,10 @@ impl Frozen {
             exchange: self.next_exchange,
             queue: self.next_queue,
         });
+        // Before what they are for, which needs them when it is declared.
+        for policy in self.policies {
+            sink(&Fact::PolicySet(policy));
+        }
         self.exchanges.sort_unstable_by_key(|exchange| exchange.id);
         for exchange in self.exchanges {
             sink(&Fact::ExchangeDeclared(exchange));
@@ -160,6 +165,7 @@ impl Shard {
             name: self.name.clone(),
             next_exchange: self.next_exchange,
             next_queue: self.next_queue,
+            policies: self.policies.all().cloned().collect(),
             exchanges,
             queues: queues.collect(),
             bindings,
@@ -215,7 +221,13 @@ impl Shard {
             .values()
             .map(|queue| queue.definition.arguments.as_bytes().len())
             .sum();
-        4096 + entries + 320 * objects + arguments as u64 + self.topology.arguments_bytes()
+        let policies: usize = self
+            .policies
+            .all()
+            .map(|policy| 320 + policy.pattern.len() + policy.definition.as_bytes().len())
+            .sum();
+        let arguments = arguments as u64 + self.topology.arguments_bytes();
+        4096 + entries + 320 * objects + arguments + policies as u64
     }
 
     /// Before a clean stop: writes how far deliveries really went, so that after the restart

@@ -469,6 +469,7 @@ impl Shard {
                 priority: properties.priority.unwrap_or_default(),
                 targets: queues,
                 unroutable: false,
+                is_moved: true,
             },
             atomic,
         }

@@ -52,6 +52,9 @@ impl Shard {
     /// What the message is known by in a queue, if that deduplicates.
     pub(super) fn key_in(&self, queue: QueueId, held: &HeldPublish) -> Option<MessageKey> {
         let rule = self.queues.get(&queue)?.settings.deduplication.as_deref()?;
+        if held.is_moved {
+            return None;
+        }
         key_of(rule.header.as_ref(), held.message.properties())
     }
 

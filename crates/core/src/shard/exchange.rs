@@ -70,6 +70,7 @@ impl Shard {
             };
             self.record(&mut turn, Fact::ExchangeDeclared(definition), true);
         }
+        self.recover_policies(now);
         let mut ids: Vec<_> = self.queues.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
@@ -99,10 +100,12 @@ impl Shard {
                 return Err(Refusal::NotFound(object));
             }
         } else {
-            let kind = kind_of(&declare.kind)?;
             match self.topology.exchange(name.as_bytes()) {
-                Some(current) => check_equivalent(current, kind, declare, &object)?,
-                None => self.create_exchange(turn, kind, declare, object)?,
+                Some(current) => {
+                    let kind = kind_of(&declare.kind)?;
+                    check_equivalent(current, kind, declare, &object)?;
+                }
+                None => self.create_exchange(turn, declare)?,
             }
         }
         let after = self.topology_index;
@@ -110,19 +113,12 @@ impl Shard {
         Ok(())
     }
 
-    fn create_exchange(
+    pub(super) fn create_exchange(
         &mut self,
         turn: &mut Turn<'_>,
-        kind: ExchangeKind,
         declare: &ExchangeDeclare,
-        object: Object,
     ) -> Result<(), Refusal> {
-        if declare.exchange.as_bytes().starts_with(b"amq.") {
-            return Err(Refusal::ReservedPrefix(object));
-        }
-        check_arguments(&declare.arguments, &object)?;
-        check_exchange(kind, &declare.arguments, &object)?;
-        Retention::read(kind, &declare.arguments, || object.clone())?;
+        let kind = check_new_exchange(declare)?;
         let definition = ExchangeDefinition {
             id: ExchangeId(self.next_exchange),
             name: declare.exchange.clone(),
@@ -163,7 +159,10 @@ impl Shard {
         Ok(())
     }
 
-    fn exchange_pair(&self, bind: &ExchangeBind) -> Result<[&ExchangeDefinition; 2], Refusal> {
+    pub(super) fn exchange_pair(
+        &self,
+        bind: &ExchangeBind,
+    ) -> Result<[&ExchangeDefinition; 2], Refusal> {
         if bind.source.is_empty() || bind.destination.is_empty() {
             return Err(Refusal::DefaultExchange);
         }
@@ -322,7 +321,7 @@ pub(super) enum Gone {
 }
 
 /// The binding that is asked for, and whether it is durable.
-fn binding_between(
+pub(super) fn binding_between(
     source: &ExchangeDefinition,
     destination: &ExchangeDefinition,
     bind: &ExchangeBind,
@@ -347,6 +346,19 @@ pub(super) fn ensure_room(
         return Err(Refusal::NoRoom);
     }
     Ok(())
+}
+
+/// The kind of an exchange that is not there yet, if it can be as it is asked for.
+pub(super) fn check_new_exchange(declare: &ExchangeDeclare) -> Result<ExchangeKind, Refusal> {
+    let kind = kind_of(&declare.kind)?;
+    let object = Object::Exchange(declare.exchange.clone());
+    if declare.exchange.as_bytes().starts_with(b"amq.") {
+        return Err(Refusal::ReservedPrefix(object));
+    }
+    check_arguments(&declare.arguments, &object)?;
+    check_exchange(kind, &declare.arguments, &object)?;
+    Retention::read(kind, &declare.arguments, || object.clone())?;
+    Ok(kind)
 }
 
 fn kind_of(name: &Name) -> Result<ExchangeKind, Refusal> {

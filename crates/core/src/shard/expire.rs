@@ -20,6 +20,7 @@ impl Shard {
             || self.letters.is_behind()
             || self.topology.is_behind()
             || !self.grown.is_empty()
+            || self.is_applying_policies()
         {
             return Some(0);
         }
@@ -30,6 +31,7 @@ impl Shard {
     pub fn expire(&mut self, now: u64, log: &mut dyn Log, effects: &mut dyn Effects) {
         let mut turn = Turn { now, log, effects };
         self.topology.clear_away();
+        self.apply_policies(&mut turn);
         let due: Vec<QueueId> = self
             .timers
             .iter()

@@ -12,12 +12,15 @@ mod close;
 mod consume;
 mod dead_letter;
 mod deduplicate;
+mod define;
 mod deliver;
+mod effective;
 mod exchange;
 mod expire;
 mod fetch;
 mod get;
 mod pass;
+mod policy;
 mod publish;
 mod queue;
 mod returns;
@@ -40,6 +43,7 @@ use crate::content::ContentMemory;
 use crate::counters::Counters;
 use crate::effect::{Effects, Output, Reply};
 use crate::log::Log;
+use crate::policy::Policies;
 use crate::queue::Queue;
 use crate::refusal::Refusal;
 use crate::releases::Releases;
@@ -52,6 +56,8 @@ use crate::turn::Turn;
 use crate::ways::Ways;
 
 pub use checkpoint::Frozen;
+pub use define::{Definition, Definitions};
+pub use effective::{Effective, Setting, SettingOrigin, SettingValue};
 pub use summary::{QueueSummary, Summary};
 
 /// What may be tuned of a shard.
@@ -145,6 +151,8 @@ pub struct Shard {
     /// Channels with a `basic.get` that waits for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
+    policies: Policies,
+    sweep: policy::Sweep,
     letters: dead_letter::Letters,
     /// The index of the last topology fact: what reveals topology waits for it.
     topology_index: u64,
@@ -180,6 +188,8 @@ impl Shard {
             grown: Vec::new(),
             parked: Vec::new(),
             timers: BTreeSet::new(),
+            policies: Policies::default(),
+            sweep: policy::Sweep::default(),
             letters: dead_letter::Letters::default(),
             topology_index: 0,
             counters: Counters::default(),

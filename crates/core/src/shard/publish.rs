@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::Shard;
 use super::deduplicate::{Duplicates, PendingKeys, keys_of};
+use super::policy::DROPPED_AT_ONCE;
 use crate::channel::{HeldPublish, Mode};
 use crate::command::{ChannelKey, PublishRef};
 use crate::consumer::Taker;
@@ -149,6 +150,7 @@ impl Shard {
             priority: route.priority,
             targets: route.queues.clone(),
             unroutable: unroutable && publish.mandatory,
+            is_moved: false,
         };
         if transactional {
             return self.hold_publish(key, held);
@@ -312,7 +314,7 @@ impl Shard {
         let durable = entries.iter().any(|entry| entry.durable);
         let mut dropped: Vec<(Fact, bool)> = Vec::from_iter(also);
         for queue in pending.queues() {
-            if let Some((ranges, is_durable)) = self.overflow(queue, pending) {
+            if let Some((ranges, is_durable)) = self.overflow(queue, pending, DROPPED_AT_ONCE) {
                 let fact = Fact::Settled {
                     queue,
                     ranges,
@@ -346,10 +348,17 @@ impl Shard {
 
     /// The entries that a queue drops from its head because of what is pending, and whether the
     /// journal has any of them. The head is what would go out first, so that of a queue with
-    /// priorities the highest go first, as in RabbitMQ.
-    pub(super) fn overflow(&self, id: QueueId, pending: &Pending) -> Option<(Ranges, bool)> {
+    /// priorities the highest go first, as in RabbitMQ. A limit that a policy lowers may leave
+    /// many: no more than `at_once` go, besides as many as are pending.
+    pub(super) fn overflow(
+        &self,
+        id: QueueId,
+        pending: &Pending,
+        at_once: usize,
+    ) -> Option<(Ranges, bool)> {
         let queue = self.queues.get(&id)?;
         let added = pending.of(id);
+        let at_once = at_once.saturating_add(added.len());
         let added_bytes: u64 = added.iter().map(|(_, bytes, _)| bytes).sum();
         // Those that a queue dead-letters leave it when the new ones are in.
         if queue.settings.overflow != Overflow::DropHead
@@ -381,7 +390,7 @@ impl Shard {
         let mut gone = Vec::new();
         let mut durable = false;
         for (sequence, body_bytes, is_durable) in in_order {
-            if !queue.settings.is_over(count, bytes) {
+            if !queue.settings.is_over(count, bytes) || gone.len() >= at_once {
                 break;
             }
             gone.push(sequence);
@@ -394,7 +403,12 @@ impl Shard {
 
     /// Drops what a requeue put over the limit.
     pub(super) fn enforce_limit(&mut self, turn: &mut Turn<'_>, queue: QueueId) {
-        if let Some((ranges, durable)) = self.overflow(queue, &Pending::default()) {
+        self.drop_over(turn, queue, usize::MAX);
+    }
+
+    /// Drops some of what is over the limit.
+    pub(super) fn drop_over(&mut self, turn: &mut Turn<'_>, queue: QueueId, at_once: usize) {
+        if let Some((ranges, durable)) = self.overflow(queue, &Pending::default(), at_once) {
             let fact = Fact::Settled {
                 queue,
                 ranges,

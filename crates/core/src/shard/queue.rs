@@ -114,11 +114,26 @@ impl Shard {
         key: ChannelKey,
         declare: &QueueDeclare,
     ) -> Result<QueueId, Refusal> {
-        let name = declare.queue.clone();
-        Settings::parse(&name, &declare.arguments)?;
-        if is_quorum(&declare.arguments) {
-            check_quorum(&name, declare)?;
+        let id = self.new_queue(turn, declare)?;
+        if declare.exclusive
+            && let Some(queue) = self.queues.get_mut(&id)
+        {
+            queue.owner = Some(key.connection);
+            if let Some(connection) = self.connections.get_mut(&key.connection) {
+                connection.owned.insert(id);
+            }
         }
+        Ok(id)
+    }
+
+    /// Makes a queue that is not there.
+    pub(super) fn new_queue(
+        &mut self,
+        turn: &mut Turn<'_>,
+        declare: &QueueDeclare,
+    ) -> Result<QueueId, Refusal> {
+        check_new_queue(declare)?;
+        let name = declare.queue.clone();
         let id = QueueId(self.next_queue);
         let durable = declare.durable && !declare.exclusive;
         let definition = QueueDefinition {
@@ -133,12 +148,6 @@ impl Shard {
         self.record(turn, Fact::QueueDeclared(definition), durable);
         if let Some(queue) = self.queues.get_mut(&id) {
             queue.unused_since = turn.now;
-            if declare.exclusive {
-                queue.owner = Some(key.connection);
-                if let Some(connection) = self.connections.get_mut(&key.connection) {
-                    connection.owned.insert(id);
-                }
-            }
         }
         self.touch(id);
         Ok(id)
@@ -237,7 +246,7 @@ impl Shard {
         Ok(name)
     }
 
-    fn binding_of(
+    pub(super) fn binding_of(
         &self,
         bind: &QueueBind,
         (id, name): (QueueId, Name),
@@ -356,6 +365,15 @@ fn is_quorum(arguments: &Table) -> bool {
         arguments.find(b"x-queue-type"),
         Some(Value::LongString(b"quorum"))
     )
+}
+
+/// Whether a queue that is not there yet can be as it is asked for.
+pub(super) fn check_new_queue(declare: &QueueDeclare) -> Result<(), Refusal> {
+    Settings::parse(&declare.queue, &declare.arguments)?;
+    if is_quorum(&declare.arguments) {
+        check_quorum(&declare.queue, declare)?;
+    }
+    Ok(())
 }
 
 /// What RabbitMQ does not let a quorum queue be.

@@ -4,7 +4,9 @@ use menzil_model::{Map, Name, Set};
 
 use super::Shard;
 use crate::counters::Counters;
+use crate::policy::settings_of;
 use crate::queue::QueueCounters;
+use crate::topology::Topology;
 
 /// Objects of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,6 +85,11 @@ impl Shard {
         }
     }
 
+    /// Its exchanges, queues and bindings.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
     /// Every queue, by name; the stores of exchanges are none.
     pub fn queues(&self) -> Vec<QueueSummary> {
         let mut queues: Vec<_> = self
@@ -119,6 +126,12 @@ impl Shard {
             .check_invariants(self.queues.values().map(|queue| queue.content));
         self.check_deliveries();
         self.check_consumers();
+        if !self.policies.is_empty() && self.sweep.is_over() {
+            for queue in self.queues.values().filter(|queue| queue.store.is_none()) {
+                let settings = settings_of(&queue.definition, &self.policies);
+                assert_eq!(queue.settings, settings, "a policy did not reach a queue");
+            }
+        }
         for (at, id) in &self.timers {
             assert_eq!(self.queues.get(id).and_then(|queue| queue.timer), Some(*at));
         }

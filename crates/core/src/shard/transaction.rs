@@ -7,6 +7,7 @@ use menzil_model::fact::{Published, Ranges, Why};
 use menzil_model::{Fact, Map, QueueId, Sequence};
 
 use super::Shard;
+use super::policy::DROPPED_AT_ONCE;
 use super::publish::{Intake, Pending, write_chunks};
 use crate::channel::{HeldPublish, HeldSettle, Mode, Transaction, Verdict};
 use crate::command::ChannelKey;
@@ -147,7 +148,7 @@ impl Shard {
         // The messages that go over a limit go in the same record as those that push them.
         let mut dropped = Vec::new();
         for queue in pending.queues() {
-            if let Some((ranges, is_durable)) = self.overflow(queue, pending) {
+            if let Some((ranges, is_durable)) = self.overflow(queue, pending, DROPPED_AT_ONCE) {
                 let fact = Fact::Settled {
                     queue,
                     ranges,

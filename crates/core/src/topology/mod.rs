@@ -16,6 +16,7 @@ mod carbon_copy;
 mod chance;
 mod criteria;
 mod dense;
+pub mod explain;
 mod headers;
 mod index;
 mod invariants;
@@ -91,6 +92,11 @@ impl Topology {
     pub fn generation(&self) -> u64 {
         self.generation
     }
+
+    /// What is kept of ways holds no longer.
+    pub(crate) fn forget_ways(&mut self) {
+        self.generation += 1;
+    }
 }
 
 /// Exchanges.
@@ -111,6 +117,17 @@ impl Topology {
         self.delete(Destination::Exchange(id));
     }
 
+    /// Says where messages go that an exchange has no destination for, if its arguments do not.
+    pub(crate) fn set_alternate(&mut self, id: ExchangeId, alternate: Option<Name>) {
+        let number = self.numbers.get(&Destination::Exchange(id)).copied();
+        let point = number.and_then(|number| self.points.get_mut(number));
+        if let Some(exchange) = point.and_then(Point::exchange_mut)
+            && exchange.set_alternate(alternate)
+        {
+            self.forget_ways();
+        }
+    }
+
     /// The exchange of that name.
     pub fn exchange(&self, name: &[u8]) -> Option<&ExchangeDefinition> {
         let point = self.points.get(*self.exchange_names.get(name)?)?;
@@ -123,6 +140,12 @@ impl Topology {
         point.exchange().map(|exchange| &exchange.definition)
     }
 
+    /// The name of an exchange's alternate, from its arguments or from elsewhere.
+    pub fn alternate_of(&self, id: ExchangeId) -> Option<&Name> {
+        let point = self.point(Destination::Exchange(id))?;
+        point.exchange()?.alternate.as_ref()
+    }
+
     /// All exchanges.
     pub fn exchanges(&self) -> impl Iterator<Item = &ExchangeDefinition> {
         let points = self.points.iter();
@@ -132,6 +155,17 @@ impl Topology {
 
 /// Queues.
 impl Topology {
+    /// All queues, by name.
+    pub fn queues(&self) -> impl Iterator<Item = (&Name, QueueId)> {
+        let names = self.queue_names.iter();
+        names.filter_map(
+            |(name, number)| match self.points.get(*number)?.destination {
+                Destination::Queue(id) => Some((name, id)),
+                Destination::Exchange(_) => None,
+            },
+        )
+    }
+
     /// Adds a queue; one that is there already stays as it is.
     pub fn declare_queue_name(&mut self, name: Name, id: QueueId) {
         let number = self.number_of(Destination::Queue(id));

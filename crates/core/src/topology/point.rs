@@ -38,7 +38,7 @@ pub(crate) enum Role {
 pub(crate) struct Exchange {
     pub(crate) definition: ExchangeDefinition,
     pub(crate) index: Index,
-    /// The argument `alternate-exchange`.
+    /// The argument `alternate-exchange`, or what a policy says.
     pub(crate) alternate: Option<Name>,
     /// Where it keeps what passes.
     pub(crate) store: Option<QueueId>,
@@ -108,17 +108,26 @@ impl Exchange {
 
     pub(crate) fn new(definition: ExchangeDefinition) -> Self {
         let index = Index::new(&definition);
-        let alternate = match definition.arguments.find(b"alternate-exchange") {
-            Some(Value::LongString(name)) => Name::new(name),
-            _ => None,
-        };
         let store = Retention::of(&definition)
             .map(|_| QueueId::store_of(definition.id, StorePurpose::Retention));
-        Self {
+        let mut exchange = Self {
             definition,
             index,
-            alternate,
+            alternate: None,
             store,
-        }
+        };
+        exchange.set_alternate(None);
+        exchange
+    }
+
+    /// Goes to its own alternate exchange or else to this one. True where that is a change.
+    pub(crate) fn set_alternate(&mut self, other: Option<Name>) -> bool {
+        let alternate = match self.definition.arguments.find(b"alternate-exchange") {
+            Some(Value::LongString(name)) => Name::new(name),
+            _ => other,
+        };
+        let is_change = self.alternate != alternate;
+        self.alternate = alternate;
+        is_change
     }
 }

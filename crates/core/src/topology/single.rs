@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use super::canonical::{Side, put_canonical};
 use super::carbon_copy::RoutingKeys;
 use super::chance::Chance;
+use super::explain::{Choice, ChosenBy};
 use super::index::{End, Living};
 use super::placement::{
     ABSENT, MemberKind, Placement, Spot, hash_of_key, hash_of_keys, hash_of_member,
@@ -268,6 +269,48 @@ impl Single {
         Some(End {
             binding,
             ..member.end
+        })
+    }
+
+    /// How a message's destination is chosen.
+    pub(crate) fn choice(&self, properties: &Properties<'_>) -> Choice {
+        let by = match &self.rule {
+            Rule::Consistent { on, .. } => match on {
+                HashOn::RoutingKey => ChosenBy::RoutingKey,
+                HashOn::Header(name) => {
+                    let mut fields = properties.header_fields();
+                    ChosenBy::Header {
+                        header: Name::cut(name),
+                        is_absent: !fields.any(|(other, _)| *other == **name),
+                    }
+                }
+                HashOn::Property(property) => ChosenBy::Property {
+                    property: property.name(),
+                    is_absent: match property {
+                        HashProperty::CorrelationId => properties.correlation_id.is_none(),
+                        HashProperty::MessageId => properties.message_id.is_none(),
+                        HashProperty::Timestamp => properties.timestamp.is_none(),
+                    },
+                },
+            },
+            Rule::Modulus => ChosenBy::RoutingKeys,
+            Rule::Random => ChosenBy::Chance,
+        };
+        Choice {
+            of: self.members.len(),
+            by,
+        }
+    }
+
+    /// All of the destinations that are living, by the number of their first binding.
+    pub(crate) fn ends<'a>(&'a self, living: Living<'a>) -> impl Iterator<Item = End> + 'a {
+        let members = self.members.iter().map(|(_, member)| member);
+        members.filter_map(move |member| {
+            let binding = member.bindings.first()?.number;
+            living.has(member.end.point).then_some(End {
+                binding,
+                ..member.end
+            })
         })
     }
 

@@ -40,6 +40,15 @@ impl HashOn {
 }
 
 impl HashProperty {
+    /// As `hash-property` has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::CorrelationId => "correlation_id",
+            Self::MessageId => "message_id",
+            Self::Timestamp => "timestamp",
+        }
+    }
+
     fn named(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"correlation_id" => Self::CorrelationId,

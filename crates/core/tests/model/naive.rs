@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::plan::{Arguments, CHANNELS, Mail, Overflow, Step, To, Verdict};
+use crate::plan::{Arguments, CHANNELS, Exchange, Mail, Overflow, QUEUES, Step, To, Verdict};
 
 /// What came out, as far as it is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) enum Event {
 /// A message in a queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) body: String,
+    letter: Letter,
     durable: bool,
     expires_at: Option<u64>,
     /// `None` where it may be either.
@@ -65,6 +65,7 @@ pub(crate) struct Queue {
     /// Key, time, whether it is durable.
     seen: Vec<(u8, u64, bool)>,
     used_at: u64,
+    dying: VecDeque<(Entry, Reason)>,
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +95,95 @@ pub(crate) struct Host {
     next: u64,
     /// What is left to be seen of a step.
     events: VecDeque<Event>,
+    /// Queues in which entries die, in the order in which that began.
+    dying: VecDeque<u8>,
+    /// Messages that a queue refused and dead-letters.
+    refused: VecDeque<(u8, Letter)>,
+    /// From how many queues messages died in this step: which is first is not said.
+    pub(crate) sources: BTreeSet<u8>,
+    /// Then this says it.
+    pub(crate) order: Option<Vec<u8>>,
+}
+
+/// A message as it is published, or dead-lettered.
+#[derive(Clone, Debug)]
+struct Letter {
+    mail: Mail,
+    body: String,
+    key: String,
+    deaths: Vec<Death>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Death {
+    queue: u8,
+    reason: Reason,
+    count: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Expired,
+    Rejected,
+    MaxLength,
+}
+
+impl Letter {
+    fn new(mail: &Mail, body: &str) -> Self {
+        let key = match mail.to {
+            To::Queue(queue) => format!("q{queue}"),
+            To::Fanout => String::new(),
+            To::Direct(key) => key.to_string(),
+        };
+        Self {
+            mail: *mail,
+            body: body.to_owned(),
+            key,
+            deaths: Vec::new(),
+        }
+    }
+
+    /// Dies in that queue, once more.
+    fn die(&mut self, queue: u8, reason: Reason) {
+        let same = self
+            .deaths
+            .iter()
+            .position(|death| (death.queue, death.reason) == (queue, reason));
+        let before = same.map_or(0, |at| self.deaths.remove(at).count);
+        self.deaths.insert(
+            0,
+            Death {
+                queue,
+                reason,
+                count: before + 1,
+            },
+        );
+    }
+
+    /// Whether it went round to that queue without anybody's doing.
+    fn is_cycle(&self, queue: u8) -> bool {
+        let Some(at) = self.deaths.iter().position(|death| death.queue == queue) else {
+            return false;
+        };
+        self.deaths[0].reason != Reason::Rejected
+            && self.deaths[..=at]
+                .iter()
+                .all(|death| death.reason != Reason::Rejected)
+    }
+
+    /// The body, and what the headers say of its deaths.
+    fn text(&self) -> String {
+        let word = |reason| match reason {
+            Reason::Expired => "expired",
+            Reason::Rejected => "rejected",
+            Reason::MaxLength => "maxlen",
+        };
+        let deaths = self
+            .deaths
+            .iter()
+            .map(|one| format!(" q{} {} {}", one.queue, word(one.reason), one.count));
+        self.body.clone() + &deaths.collect::<String>()
+    }
 }
 
 type Checked = Result<(), String>;
@@ -107,6 +197,10 @@ impl Host {
             channels: BTreeMap::new(),
             next: 1,
             events: VecDeque::new(),
+            dying: VecDeque::new(),
+            refused: VecDeque::new(),
+            sources: BTreeSet::new(),
+            order: None,
         };
         host.open_channels();
         host
@@ -192,8 +286,15 @@ impl Host {
     }
 
     /// Does it, and compares what came of it.
-    pub(crate) fn take(&mut self, step: &Step, events: Vec<Event>) -> Checked {
+    pub(crate) fn take(
+        &mut self,
+        step: &Step,
+        events: Vec<Event>,
+        order: Option<Vec<u8>>,
+    ) -> Checked {
         self.events = events.into();
+        self.sources.clear();
+        self.order = order;
         self.carry_out(step)?;
         self.settle_down()?;
         match self.events.pop_front() {
@@ -220,6 +321,7 @@ impl Host {
                     active: None,
                     seen: Vec::new(),
                     used_at: self.now,
+                    dying: VecDeque::new(),
                 };
                 self.queues.insert(*queue, new);
                 self.said(1, &format!("QueueDeclareOk q{queue} 0 0"))
@@ -360,44 +462,44 @@ impl Host {
         Ok(())
     }
 
-    fn targets(&self, to: To) -> Vec<u8> {
-        let bound = |fanout: bool, key: Option<u8>| {
-            let all = self.bindings.iter();
-            let all = all.filter(move |one| one.0 == fanout && key.is_none_or(|key| one.1 == key));
+    fn route(&self, exchange: Exchange, key: &str) -> Vec<u8> {
+        let bound = |fanout: bool| {
+            let all = self.bindings.iter().filter(move |one| one.0 == fanout);
+            let all = all.filter(|one| fanout || one.1.to_string() == key);
             let all: BTreeSet<u8> = all.map(|one| one.2).collect();
             all.into_iter().collect()
         };
-        match to {
-            To::Queue(queue) => self
+        match exchange {
+            Exchange::Default => self
                 .queues
-                .contains_key(&queue)
-                .then_some(queue)
-                .into_iter()
+                .keys()
+                .copied()
+                .filter(|one| format!("q{one}") == key)
                 .collect(),
-            To::Fanout => bound(true, None),
-            To::Direct(key) => bound(false, Some(key)),
+            Exchange::Fanout => bound(true),
+            Exchange::Direct => bound(false),
+            Exchange::Missing => Vec::new(),
         }
+    }
+
+    fn targets(&self, letter: &Letter) -> Vec<u8> {
+        let exchange = match letter.mail.to {
+            To::Queue(_) => Exchange::Default,
+            To::Fanout => Exchange::Fanout,
+            To::Direct(_) => Exchange::Direct,
+        };
+        self.route(exchange, &letter.key)
     }
 
     fn publish(&mut self, channel: u16, mail: &Mail) -> Checked {
         let body = self.next_body(mail.padding);
         self.number();
-        let targets = self.targets(mail.to);
+        let letter = Letter::new(mail, &body);
+        let targets = self.targets(&letter);
         if targets.is_empty() && mail.mandatory {
             self.said(channel, &format!("Return {body}"))?;
         }
-        let mut accepted = true;
-        let mut entering = Vec::new();
-        for queue in targets {
-            match self.verdict(queue, mail, &body, &[]) {
-                Taken::Duplicate => {}
-                Taken::Refused => accepted = false,
-                Taken::Stored => entering.push(queue),
-            }
-        }
-        for queue in entering {
-            self.enter(queue, vec![(*mail, body.clone())]);
-        }
+        let accepted = self.put(&targets, &letter);
         let Some(last) = &mut self.channel(channel).confirms else {
             return Ok(());
         };
@@ -406,14 +508,40 @@ impl Host {
         self.said(channel, &text)
     }
 
+    /// Puts a message into queues. False where one refuses it.
+    fn put(&mut self, targets: &[u8], letter: &Letter) -> bool {
+        let verdicts = targets
+            .iter()
+            .map(|queue| (*queue, self.verdict(*queue, letter, &[])));
+        let verdicts: Vec<_> = verdicts.collect();
+        let mut accepted = true;
+        for (queue, verdict) in verdicts {
+            match verdict {
+                Taken::Duplicate => {}
+                Taken::Refused => {
+                    accepted = false;
+                    let arguments = &self.queues[&queue].arguments;
+                    if arguments.overflow == Overflow::RejectDead && arguments.dead.is_some() {
+                        self.refused.push_back((queue, letter.clone()));
+                    }
+                }
+                Taken::Stored => self.enter(queue, vec![letter.clone()]),
+            }
+        }
+        accepted
+    }
+
     /// What the queue does with it, behind others of the same transaction.
-    fn verdict(&self, queue: u8, mail: &Mail, body: &str, before: &[(Mail, String)]) -> Taken {
+    fn verdict(&self, queue: u8, letter: &Letter, before: &[Letter]) -> Taken {
+        let (mail, body) = (&letter.mail, &letter.body);
         let of = &self.queues[&queue];
         let durable = |mail: &Mail| mail.persistent && of.durable;
-        if let (Some((size, age)), Some(id)) = (of.arguments.once, mail.id) {
+        if let (Some((size, age)), Some(id), true) =
+            (of.arguments.once, mail.id, letter.deaths.is_empty())
+        {
             let before = before
                 .iter()
-                .filter_map(|(mail, _)| Some((mail.id?, self.now, durable(mail))));
+                .filter_map(|one| Some((one.mail.id?, self.now, durable(&one.mail))));
             let seen: Vec<_> = of.seen.iter().copied().chain(before).collect();
             let known = |kind: bool| {
                 let kind = seen.iter().rev().filter(|one| one.2 == kind);
@@ -424,8 +552,8 @@ impl Host {
                 return Taken::Duplicate;
             }
         }
-        if of.arguments.overflow == Overflow::Reject {
-            let all = before.iter().map(|(_, body)| body.len()).sum::<usize>() + body.len();
+        if of.arguments.overflow != Overflow::DropHead {
+            let all = before.iter().map(|one| one.body.len()).sum::<usize>() + body.len();
             let count = before.len() as u64 + 1;
             let is_over = of.is_over(of.ready.len() as u64 + count, of.bytes() + all as u64);
             if is_over && self.appetite(queue) < count {
@@ -470,23 +598,23 @@ impl Host {
 
     /// Messages take their places together; what is over the limit then goes from the head. What
     /// consumers take at once never was in the queue.
-    fn enter(&mut self, queue: u8, mails: Vec<(Mail, String)>) {
+    fn enter(&mut self, queue: u8, letters: Vec<Letter>) {
         let appetite = self.appetite(queue);
         let now = self.now;
         let mut places = BTreeSet::new();
-        for (mail, body) in mails {
+        for letter in letters {
+            let mail = letter.mail;
+            let is_new = letter.deaths.is_empty();
             let number = self.number();
             let of = self.queue(queue);
-            let ttl = [mail.expiration, of.arguments.ttl]
-                .into_iter()
-                .flatten()
-                .min();
+            let own = mail.expiration.filter(|_| is_new);
+            let ttl = [own, of.arguments.ttl].into_iter().flatten().min();
             let durable = mail.persistent && of.durable;
-            if let (Some(_), Some(id)) = (of.arguments.once, mail.id) {
+            if let (Some(_), Some(id), true) = (of.arguments.once, mail.id, is_new) {
                 of.seen.push((id, now, durable));
             }
             let entry = Entry {
-                body,
+                letter,
                 durable,
                 expires_at: ttl.map(|ttl| now + ttl),
                 redelivered: Some(false),
@@ -496,30 +624,32 @@ impl Host {
             of.ready.insert(place, entry);
             places.insert(place);
         }
-        let taken: BTreeSet<Place> = places
-            .into_iter()
-            .take(appetite.min(1 << 20) as usize)
-            .collect();
-        self.queue(queue).drop_head(&taken);
+        // Those that are dead-lettered go when consumers had theirs.
+        if self.queue(queue).arguments.dead.is_none() {
+            let taken = places.into_iter().take(appetite.min(1 << 20) as usize);
+            let taken: BTreeSet<Place> = taken.collect();
+            self.queue(queue).drop_head(&taken);
+        }
     }
 
     fn transaction(&mut self, mails: &[Mail], commit: bool) -> Checked {
         let channel = CHANNELS;
-        let mut entering: BTreeMap<u8, Vec<(Mail, String)>> = BTreeMap::new();
+        let mut entering: BTreeMap<u8, Vec<Letter>> = BTreeMap::new();
         let (mut returned, mut refused) = (Vec::new(), false);
         for mail in mails {
             let body = self.next_body(mail.padding);
             self.number();
-            let targets = self.targets(mail.to);
+            let letter = Letter::new(mail, &body);
+            let targets = self.targets(&letter);
             if targets.is_empty() && mail.mandatory {
                 returned.push(format!("Return {body}"));
             }
             for queue in targets {
                 let before = entering.entry(queue).or_default();
-                match self.verdict(queue, mail, &body, before) {
+                match self.verdict(queue, &letter, before) {
                     Taken::Duplicate => {}
                     Taken::Refused => refused = true,
-                    Taken::Stored => before.push((*mail, body.clone())),
+                    Taken::Stored => before.push(letter.clone()),
                 }
             }
         }
@@ -531,8 +661,8 @@ impl Host {
             self.said(channel, "ChannelOpened")?;
             return self.said(channel, "TxSelectOk");
         }
-        for (queue, mails) in entering {
-            self.enter(queue, mails);
+        for (queue, letters) in entering {
+            self.enter(queue, letters);
         }
         for returned in returned {
             self.said(channel, &returned)?;
@@ -559,7 +689,7 @@ impl Host {
                 redelivered,
                 left: behind,
             } => {
-                (*to, *with, body, *behind) == (channel, tag, &entry.body, left)
+                (*to, *with, body, *behind) == (channel, tag, &entry.letter.text(), left)
                     && entry.redelivered.is_none_or(|known| known == *redelivered)
             }
             _ => false,
@@ -598,11 +728,30 @@ impl Host {
             consumer.unsettled -= 1;
         }
         let entry = queue.out.remove(&out.place).unwrap();
-        if verdict == Verdict::Requeue {
-            queue.ready.insert(out.place, entry);
-            queue.drop_head(&BTreeSet::new());
-        }
         queue.choose_active();
+        match verdict {
+            Verdict::Acknowledge => {}
+            Verdict::Reject => self.end(out.queue, vec![entry], Reason::Rejected),
+            Verdict::Requeue => {
+                queue.ready.insert(out.place, entry);
+                if queue.arguments.dead.is_none() {
+                    queue.drop_head(&BTreeSet::new());
+                }
+            }
+        }
+    }
+
+    /// Entries leave their queue unacknowledged.
+    fn end(&mut self, queue: u8, entries: Vec<Entry>, reason: Reason) {
+        let of = self.queue(queue);
+        if of.arguments.dead.is_none() || entries.is_empty() {
+            return;
+        }
+        of.dying
+            .extend(entries.into_iter().map(|entry| (entry, reason)));
+        if !self.dying.contains(&queue) {
+            self.dying.push_back(queue);
+        }
     }
 
     fn requeue_all(&mut self, channel: u16) {
@@ -624,13 +773,77 @@ impl Host {
         }
     }
 
+    /// What is past its time goes, and of queues that dead-letter what is over the limit.
     fn expire(&mut self) {
         let now = self.now;
-        for queue in self.queues.values_mut() {
-            queue
+        let queues: Vec<u8> = self.queues.keys().copied().collect();
+        for queue in queues {
+            let of = self.queue(queue);
+            let is_over = |entry: &Entry| entry.expires_at.is_some_and(|at| at <= now);
+            let ended: Vec<Place> = of
                 .ready
-                .retain(|_, entry| entry.expires_at.is_none_or(|at| at > now));
+                .iter()
+                .filter(|(_, one)| is_over(one))
+                .map(|(place, _)| *place)
+                .collect();
+            let ended = ended
+                .iter()
+                .map(|place| of.ready.remove(place).unwrap())
+                .collect();
+            self.end(queue, ended, Reason::Expired);
+            let of = self.queue(queue);
+            let mut over = Vec::new();
+            while of.arguments.overflow == Overflow::DropHead
+                && of.arguments.dead.is_some()
+                && of.is_over(of.ready.len() as u64, of.bytes())
+                && let Some((_, head)) = of.ready.pop_first()
+            {
+                over.push(head);
+            }
+            self.end(queue, over, Reason::MaxLength);
         }
+    }
+
+    /// One message goes through its dead-letter exchange. False where none is to.
+    fn bury(&mut self) -> bool {
+        let first = match &self.order {
+            Some(order) => order
+                .iter()
+                .find(|queue| self.dying.contains(queue))
+                .copied(),
+            None => self.dying.front().copied(),
+        };
+        if let Some(queue) = first {
+            self.sources.insert(queue);
+            let dying = self.queues.get_mut(&queue).map(|of| &mut of.dying);
+            match dying.and_then(VecDeque::pop_front) {
+                Some((entry, reason)) => self.send_on(queue, entry.letter, reason),
+                None => self.dying.retain(|one| *one != queue),
+            }
+            return true;
+        }
+        let Some((queue, letter)) = self.refused.pop_front() else {
+            return false;
+        };
+        self.sources.insert(queue + QUEUES);
+        self.send_on(queue, letter, Reason::MaxLength);
+        true
+    }
+
+    fn send_on(&mut self, queue: u8, mut letter: Letter, reason: Reason) {
+        let Some(dead) = self.queues.get(&queue).and_then(|of| of.arguments.dead) else {
+            return;
+        };
+        letter.die(queue, reason);
+        if let Some(key) = dead.key {
+            letter.key = match dead.exchange {
+                Exchange::Default => format!("q{key}"),
+                Exchange::Direct | Exchange::Fanout | Exchange::Missing => (key % 3).to_string(),
+            };
+        }
+        let mut targets = self.route(dead.exchange, &letter.key);
+        targets.retain(|target| !letter.is_cycle(*target));
+        self.put(&targets, &letter);
     }
 
     fn end_leases(&mut self) {
@@ -651,17 +864,20 @@ impl Host {
         }
     }
 
-    /// Consumers take what they can, and what is past its time goes.
+    /// Consumers take what they can, what is past its time goes, and what dies goes on.
     fn settle_down(&mut self) -> Checked {
-        while let Some(at) = self
-            .events
-            .iter()
-            .position(|event| matches!(event, Event::Delivered { .. }))
-        {
-            let event = self.events.remove(at).unwrap();
-            self.deliver(&event)?;
+        loop {
+            self.deliver_all();
+            self.expire();
+            if !self.bury() {
+                break;
+            }
         }
-        self.expire();
+        let mut left = self.events.iter();
+        if let Some(event) = left.find(|event| matches!(event, Event::Delivered { .. })) {
+            let event = event.clone();
+            return self.deliver(&event);
+        }
         let stuck = self.queues.iter().find(|(_, queue)| {
             let mut takers = queue
                 .consumers
@@ -689,6 +905,20 @@ impl Host {
         self.has_room(queue, one) && is_first
     }
 
+    /// All that came and can be delivered as things are, in the order in which it came.
+    fn deliver_all(&mut self) {
+        let mut at = 0;
+        while let Some(event) = self.events.get(at).cloned() {
+            let is_delivered = matches!(event, Event::Delivered { .. });
+            if is_delivered && self.deliver(&event).is_ok() {
+                self.events.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Takes one delivery to be right, or says why not, and then nothing has happened.
     fn deliver(&mut self, event: &Event) -> Checked {
         let Event::Delivered {
             channel,
@@ -702,41 +932,55 @@ impl Host {
         };
         let now = self.now;
         let is_taker = |one: &Consumer| one.tag == *consumer && one.channel == *channel;
-        let found = self
-            .queues
-            .iter()
-            .find(|(_, queue)| queue.consumers.iter().any(is_taker));
-        let Some((&id, _)) = found else {
+        let mut queues = self.queues.iter();
+        let found = queues.find_map(|(id, queue)| {
+            Some((
+                *id,
+                queue,
+                queue.consumers.iter().find(|one| is_taker(one))?,
+            ))
+        });
+        let Some((id, queue, one)) = found else {
             return Err(format!("{event:?}: to nobody"));
         };
-        // What came back after its time is gone before it can be head.
-        self.queue(id)
-            .ready
-            .retain(|_, entry| entry.expires_at.is_none_or(|at| at >= now));
-        let queue = &self.queues[&id];
-        let one = queue.consumers.iter().find(|one| is_taker(one)).unwrap();
         if !self.may_take(queue, one) {
             return Err(format!("{event:?}: to who may not take it: {queue:?}"));
         }
-        let no_ack = one.no_ack;
-        let queue = self.queue(id);
-        let number = queue.number;
+        if self.channels[channel].last_tag + 1 != *tag {
+            return Err(format!(
+                "{event:?}: the last tag was {}",
+                self.channels[channel].last_tag
+            ));
+        }
+        // What came back after its time is never head; what ends just now may be gone already.
         let is_it = |entry: &Entry| {
-            entry.body == *body && entry.redelivered.is_none_or(|known| known == *redelivered)
+            entry.letter.text() == *body
+                && entry.redelivered.is_none_or(|known| known == *redelivered)
         };
-        // What ends just now may be gone already.
-        while let Some(head) = queue.ready.first_entry()
-            && head.get().expires_at == Some(now)
-            && !is_it(head.get())
-        {
-            head.remove();
-        }
-        let Some((place, mut entry)) = queue.ready.pop_first() else {
-            return Err(format!("{event:?}: the queue is empty"));
+        let is_before = |entry: &Entry| match entry.expires_at {
+            Some(at) => at < now || (at == now && !is_it(entry)),
+            None => false,
         };
-        if !is_it(&entry) {
-            return Err(format!("{event:?}: but the head of q{id} is {entry:?}"));
-        }
+        let before: Vec<Place> = queue
+            .ready
+            .iter()
+            .take_while(|(_, one)| is_before(one))
+            .map(|(place, _)| *place)
+            .collect();
+        let head = queue.ready.iter().nth(before.len());
+        let Some(place) = head
+            .filter(|(_, head)| is_it(head))
+            .map(|(place, _)| *place)
+        else {
+            return Err(format!("{event:?}: but the head of q{id} is {head:?}"));
+        };
+        let (no_ack, number) = (one.no_ack, queue.number);
+        let queue = self.queue(id);
+        let ended = before
+            .iter()
+            .map(|place| queue.ready.remove(place).unwrap())
+            .collect();
+        let mut entry = queue.ready.remove(&place).unwrap();
         if !no_ack {
             entry.redelivered = Some(true);
             queue.out.insert(place, entry);
@@ -747,11 +991,9 @@ impl Host {
                 .unwrap()
                 .unsettled += 1;
         }
+        self.end(id, ended, Reason::Expired);
         let state = self.channel(*channel);
-        state.last_tag += 1;
-        if state.last_tag != *tag {
-            return Err(format!("{event:?}: the tag is {}", state.last_tag));
-        }
+        state.last_tag = *tag;
         if !no_ack {
             let out = Out {
                 queue: id,
@@ -759,7 +1001,7 @@ impl Host {
                 place,
                 consumer: Some(consumer.clone()),
             };
-            self.channel(*channel).out.insert(*tag, out);
+            state.out.insert(*tag, out);
         }
         Ok(())
     }
@@ -787,19 +1029,41 @@ impl Host {
         self.expire();
     }
 
-    /// Every ready body of every queue, in order.
+    /// All that can be told apart of two hosts that made the same of all they saw.
+    pub(crate) fn signature(&self) -> String {
+        let entry = |entry: &Entry| (entry.letter.text(), entry.redelivered, entry.expires_at);
+        let all = self.queues.iter().map(|(id, queue)| {
+            let ready: Vec<_> = queue
+                .ready
+                .iter()
+                .map(|(place, one)| (place.0, entry(one)))
+                .collect();
+            let out: Vec<_> = queue.out.values().map(entry).collect();
+            format!("{id} {ready:?} {out:?} {:?}\n", queue.seen)
+        });
+        all.collect()
+    }
+
+    /// The queues that one can get messages from.
+    pub(crate) fn drained(&self) -> Vec<u8> {
+        let all = self
+            .queues
+            .iter()
+            .filter(|(_, queue)| !queue.arguments.single_active);
+        all.map(|(id, _)| *id).collect()
+    }
+
+    /// Every ready body of these, in order.
     pub(crate) fn all_ready(&self) -> BTreeMap<u8, Vec<String>> {
         let ready = |queue: &Queue| {
             queue
                 .ready
                 .values()
-                .map(|entry| entry.body.clone())
+                .map(|entry| entry.letter.body.clone())
                 .collect()
         };
-        self.queues
-            .iter()
-            .map(|(id, queue)| (*id, ready(queue)))
-            .collect()
+        let all = self.drained().into_iter();
+        all.map(|id| (id, ready(&self.queues[&id]))).collect()
     }
 
     /// Number of the queue, ready, out, consumers.
@@ -823,7 +1087,7 @@ impl Queue {
     fn bytes(&self) -> u64 {
         self.ready
             .values()
-            .map(|entry| entry.body.len() as u64)
+            .map(|entry| entry.letter.body.len() as u64)
             .sum()
     }
 
@@ -843,7 +1107,7 @@ impl Queue {
                 .iter()
                 .filter(|(place, _)| !apart.contains(place));
             let counted: Vec<_> = counted
-                .map(|(place, entry)| (*place, entry.body.len() as u64))
+                .map(|(place, entry)| (*place, entry.letter.body.len() as u64))
                 .collect();
             let bytes = counted.iter().map(|one| one.1).sum();
             if !self.is_over(counted.len() as u64, bytes) {

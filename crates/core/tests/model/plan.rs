@@ -38,6 +38,24 @@ pub(crate) enum Overflow {
     #[default]
     DropHead,
     Reject,
+    /// Refused, and dead-lettered.
+    RejectDead,
+}
+
+/// An exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exchange {
+    Default,
+    Fanout,
+    Direct,
+    Missing,
+}
+
+/// Where what dies goes. The key is that of a queue, or of the direct exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dead {
+    pub(crate) exchange: Exchange,
+    pub(crate) key: Option<u8>,
 }
 
 /// The arguments of a queue.
@@ -52,6 +70,7 @@ pub(crate) struct Arguments {
     pub(crate) single_active: bool,
     /// Size and age.
     pub(crate) once: Option<(u64, u64)>,
+    pub(crate) dead: Option<Dead>,
 }
 
 /// The features that take part.
@@ -60,10 +79,32 @@ pub(crate) struct Features {
     pub(crate) priorities: bool,
     pub(crate) consumer_priorities: bool,
     pub(crate) single_active: bool,
+    pub(crate) dead_letters: bool,
 }
 
 impl Arguments {
     fn random(random: &mut Random, features: Features) -> Self {
+        let mut arguments = Self::of_any(random, features);
+        if features.dead_letters && random.one_in(3) {
+            let exchange = [
+                Exchange::Default,
+                Exchange::Default,
+                Exchange::Fanout,
+                Exchange::Direct,
+                Exchange::Missing,
+            ];
+            arguments.dead = Some(Dead {
+                exchange: random.pick(&exchange),
+                key: random.some(2, &[0, 1, 2, 3, 4]),
+            });
+            // One that refuses keeps what others refuse of it, which is not for here.
+            arguments.overflow =
+                random.pick(&[Overflow::DropHead, Overflow::DropHead, Overflow::RejectDead]);
+        }
+        arguments
+    }
+
+    fn of_any(random: &mut Random, features: Features) -> Self {
         Self {
             length: random.some(3, &[0, 1, 2, 4]),
             bytes: random.some(6, &[0, 10, 25]),
@@ -76,6 +117,7 @@ impl Arguments {
                 .flatten(),
             single_active: features.single_active && random.one_in(4),
             once: random.some(4, &[(1, 100), (3, 10), (100, 1000)]),
+            dead: None,
         }
     }
 }

@@ -3,9 +3,10 @@
 
 use bytes::Bytes;
 use menzil_core::{
-    Command, Effect, Output, Publish, QueueCounters, Reply, Request, Shard, ShardSettings,
+    Command, Effect, Output, Publish, QueueCounters, Rejection, Reply, Request, Shard,
+    ShardSettings,
 };
-use menzil_model::{Fact, Properties, Table, TableBuilder, Value};
+use menzil_model::{DeliveryTag, Fact, Properties, Table, TableBuilder, Value};
 use proptest::prelude::*;
 
 use crate::support::{Seen, World, arguments, key, name, references_of};
@@ -388,6 +389,37 @@ fn a_transaction_of_duplicates_waits_for_the_originals() {
         _ => None,
     });
     assert_eq!(after, Some(original));
+}
+
+#[test]
+fn a_message_that_comes_back_through_a_retry_queue_is_no_duplicate_of_itself() {
+    let dead_letters = [
+        ("x-dead-letter-exchange", Value::LongString(b"")),
+        ("x-dead-letter-routing-key", Value::LongString(b"retry")),
+    ];
+    let mut world = world(&dead_letters);
+    let retry = arguments(&[
+        ("x-dead-letter-exchange", Value::LongString(b"")),
+        ("x-dead-letter-routing-key", Value::LongString(b"once")),
+        ("x-message-ttl", Value::I32(10)),
+    ]);
+    world.declare_with("retry", true, retry);
+    send(&mut world, Mail::id("a"), "a");
+    let tag = match world.get("once")[..] {
+        [Seen::Got { tag, .. }] => tag,
+        ref other => panic!("{other:?}"),
+    };
+    let reject = Request::Reject {
+        delivery_tag: DeliveryTag(tag),
+        multiple: false,
+        requeue: false,
+        method: Rejection::Reject,
+    };
+    world.request(key(1, 1), reject);
+    world.tick(10);
+    send(&mut world, Mail::id("a"), "again");
+    assert_eq!(world.drain("once"), ["a"]);
+    assert_eq!(counters(&world, "once").deduplicated, 1);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod deduplication;
 mod hashes;
 mod history;
 mod outcomes;
+mod policies;
 mod priorities;
 mod queues;
 mod returns;

@@ -60,6 +60,20 @@ pub(crate) fn describe(fact: &Fact) -> String {
         Fact::QueueDeleted { id } => format!("QueueDeleted queue={id}"),
         Fact::Bound(binding) => format!("Bound {}", route(binding)),
         Fact::Unbound(binding) => format!("Unbound {}", route(binding)),
+        Fact::PolicySet(policy) => format!(
+            "PolicySet name={}{} pattern={} apply-to={} priority={}{}",
+            quoted(policy.name.as_bytes()),
+            flag(policy.is_operator, " operator"),
+            quoted(&policy.pattern),
+            policy.apply_to.name(),
+            policy.priority,
+            arguments(&policy.definition)
+        ),
+        Fact::PolicyCleared { name, is_operator } => format!(
+            "PolicyCleared name={}{}",
+            quoted(name.as_bytes()),
+            flag(*is_operator, " operator")
+        ),
         Fact::Chunk(bytes) => format!("Chunk body-bytes={}", bytes.len()),
         Fact::Published(published) => {
             let envelope = published.message.as_ref().map(|message| {

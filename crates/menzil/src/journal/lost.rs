@@ -38,6 +38,8 @@ impl Names {
             | Fact::QueueDeleted { .. }
             | Fact::Bound(_)
             | Fact::Unbound(_)
+            | Fact::PolicySet(_)
+            | Fact::PolicyCleared { .. }
             | Fact::Chunk(_)
             | Fact::Published(_)
             | Fact::Settled { .. }
@@ -129,6 +131,8 @@ impl Ids {
             Fact::VirtualHostCreated { .. }
             | Fact::ExchangeDeclared(_)
             | Fact::QueueDeclared(_)
+            | Fact::PolicySet(_)
+            | Fact::PolicyCleared { .. }
             | Fact::Chunk(_)
             | Fact::Numbering { .. } => {}
         }

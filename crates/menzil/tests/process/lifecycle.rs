@@ -2,7 +2,7 @@
 
 use crate::common::{Client, PATIENCE, Server, menzil, run, text};
 use menzil_amqp::methods::{
-    ConnectionCloseOk, ConnectionUpdateSecret, ConnectionUpdateSecretOk, Method,
+    ConnectionCloseOk, ConnectionUpdateSecret, ConnectionUpdateSecretOk, Method, QueueBind,
 };
 use std::collections::BTreeSet;
 use std::fs::Permissions;
@@ -392,6 +392,59 @@ fn statistics_come_over_a_socket_of_the_owner() {
     let nobody = run(&["stats", "--data-dir", path]);
     assert_eq!(nobody.status.code(), Some(1));
     assert!(text(&nobody.stderr).contains("is a server running"));
+}
+
+#[test]
+fn a_running_server_is_asked_where_a_message_would_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Client::open(server.port);
+    client.declare("a queue");
+    client.send(
+        1,
+        &Method::QueueBind(QueueBind {
+            ticket: 0,
+            queue: b"a queue",
+            exchange: b"amq.topic",
+            routing_key: b"order.#",
+            nowait: false,
+            arguments: b"",
+        }),
+    );
+    assert!(matches!(
+        client.next().unwrap().method(),
+        Method::QueueBindOk(_)
+    ));
+    let route = [
+        "explain",
+        "route",
+        "--data-dir",
+        path,
+        "--exchange",
+        "amq.topic",
+    ];
+    let wanted = run(&[&route[..], &["--key", "order.created"]].concat());
+    assert_eq!(wanted.status.code(), Some(0));
+    let out = text(&wanted.stdout);
+    assert!(
+        out.contains("exchange 'amq.topic' (topic, 1 binding)"),
+        "{out}"
+    );
+    assert!(out.contains("✓ order.#  → queue 'a queue'"), "{out}");
+    let renamed = run(&[&route[..], &["--key", "orders.created"]].concat());
+    assert_eq!(renamed.status.code(), Some(1));
+    assert!(text(&renamed.stdout).contains("word 1 is 'orders', not 'order'"));
+    let nowhere = run(&[&route[..], &["--vhost", "other"]].concat());
+    assert_eq!(nowhere.status.code(), Some(1));
+    let err = text(&nowhere.stderr);
+    assert!(
+        err.contains("no virtual host 'other'; there is '/'"),
+        "{err}"
+    );
+    // Nothing was published.
+    assert_eq!(client.declare("a queue"), 0);
+    server.stop();
 }
 
 /// Numbers of an answer that the page for operators does not explain.

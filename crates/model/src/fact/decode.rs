@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::{
     Binding, Chunks, Content, Destination, Entries, Entry, ExchangeDefinition, ExchangeKind,
-    Extent, FORMAT_VERSION, Fact, Keys, MessageKey, Packed, Published, QueueDefinition, Range,
-    Ranges, Returned, SeenKey, Why, tag,
+    Extent, FORMAT_VERSION, Fact, Keys, MessageKey, Packed, PolicyDefinition, Published,
+    QueueDefinition, Range, Ranges, Returned, SeenKey, Why, tag,
 };
 use crate::table::TableError;
 use crate::wire::{Reader, Truncated};
@@ -94,6 +94,11 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
         },
         tag::BOUND => Fact::Bound(decode_binding(&mut reader)?),
         tag::UNBOUND => Fact::Unbound(decode_binding(&mut reader)?),
+        tag::POLICY_SET => Fact::PolicySet(PolicyDefinition::decode(&mut reader)?),
+        tag::POLICY_CLEARED => Fact::PolicyCleared {
+            name: decode_name(&mut reader)?,
+            is_operator: reader.u8()? & 1 != 0,
+        },
         tag::CHUNK => {
             let rest = reader.bytes(reader.rest().len())?;
             Fact::Chunk(match content {

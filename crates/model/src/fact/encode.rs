@@ -45,6 +45,15 @@ impl Fact {
                 out.put_u8(tag::UNBOUND);
                 encode_binding(binding, out);
             }
+            Self::PolicySet(policy) => {
+                out.put_u8(tag::POLICY_SET);
+                policy.encode(out);
+            }
+            Self::PolicyCleared { name, is_operator } => {
+                out.put_u8(tag::POLICY_CLEARED);
+                out.put_short_string(name.as_bytes());
+                out.put_u8(u8::from(*is_operator));
+            }
             Self::Chunk(bytes) => {
                 out.put_u8(tag::CHUNK);
                 out.put(bytes);

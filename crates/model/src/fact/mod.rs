@@ -16,6 +16,7 @@ mod encode;
 mod keyed;
 mod packed;
 mod packing;
+mod policy;
 mod runs;
 mod tag;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use decode::{FactError, read_chunk, read_message, read_short_message};
 pub use keyed::{Keys, MessageKey, SeenKey};
 pub use packed::{Packed, PackedEntries, PackedSummary, StoredEntry};
 pub use packing::Packing;
+pub use policy::{ApplyTo, PolicyDefinition};
 
 use crate::{Class, ExchangeId, Message, Name, QueueId, Sequence, Table};
 
@@ -340,6 +342,15 @@ pub enum Fact {
     Bound(Binding),
     /// A binding is gone.
     Unbound(Binding),
+    /// A policy is there, in the place of the one that had its name.
+    PolicySet(PolicyDefinition),
+    /// A policy is gone.
+    PolicyCleared {
+        /// Which.
+        name: Name,
+        /// Among operator policies.
+        is_operator: bool,
+    },
     /// A part of a large body; named by the `Published` record that follows it.
     Chunk(Bytes),
     /// A message entered queues.
@@ -437,6 +448,8 @@ impl Fact {
             | Self::QueueDeleted { .. }
             | Self::Bound(_)
             | Self::Unbound(_)
+            | Self::PolicySet(_)
+            | Self::PolicyCleared { .. }
             | Self::Numbering { .. }
             | Self::QueueState { .. } => Class::Topology,
             Self::Chunk(_)

@@ -94,6 +94,18 @@ fn samples() -> Vec<Fact> {
         Fact::VirtualHostCreated {
             name: Name::from("/"),
         },
+        Fact::PolicySet(PolicyDefinition {
+            name: Name::from("limits"),
+            is_operator: true,
+            pattern: b"^orders\\.".to_vec(),
+            apply_to: ApplyTo::ClassicQueues,
+            priority: -7,
+            definition: arguments.clone(),
+        }),
+        Fact::PolicyCleared {
+            name: Name::from("limits"),
+            is_operator: true,
+        },
         Fact::ExchangeDeclared(ExchangeDefinition {
             id: ExchangeId(3),
             name: Name::from("x"),

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use super::link::{Link, OutboundGuard};
 use super::outlet::{Open, Outlet};
 use super::{Node, ShardLog, stop_node};
+use crate::stats::Snapshot;
 
 /// A virtual host's state and who waits for it.
 pub(crate) struct ShardDriver {
@@ -70,6 +71,11 @@ impl ShardDriver {
         let state = self.state.lock();
         let shard = &state.shard;
         (shard.summary(), shard.counters(), shard.queues())
+    }
+
+    /// Its exchanges, queues and bindings.
+    pub(crate) fn definitions(&self) -> Snapshot {
+        Snapshot::of(self.state.lock().shard.topology())
     }
 
     /// The whole durable state, and what the journal knows of this moment.

@@ -1,8 +1,10 @@
 //! What a queue's arguments, or a policy, ask for, and what becomes of it.
 
-use menzil_model::Name;
+use menzil_model::{Name, Table};
 
+use super::arguments::read;
 use super::{DeadLetters, Deduplication, DelayedRetry, Overflow, RetryKind, Settings};
+use crate::refusal::Refusal;
 
 /// Failed deliveries of a quorum queue's message where it is not said, as in RabbitMQ.
 const QUORUM_DELIVERY_LIMIT: u64 = 20;
@@ -32,6 +34,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// What the arguments of a queue of that name ask for.
+    pub(crate) fn of(queue: &Name, arguments: &Table) -> Result<Self, Refusal> {
+        read(queue, arguments)
+    }
+
     /// A dead-letter strategy by name: whether it is at least once.
     pub(crate) fn strategy(name: &[u8]) -> Option<bool> {
         match name {

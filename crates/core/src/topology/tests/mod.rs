@@ -3,6 +3,7 @@
 mod alternate;
 mod cases;
 mod cost;
+mod explain;
 mod naive;
 mod single;
 mod twin;

@@ -212,6 +212,31 @@ fn rebuilt(naive: &Naive) -> Topology {
     topology
 }
 
+/// The queues that an explanation names.
+fn explained(topology: &Topology, publish: &Publish) -> BTreeSet<QueueId> {
+    let keys = publish.keys.iter().map(|key| key.as_bytes());
+    let keys = RoutingKeys::of(keys.collect());
+    let name = Name::from(EXCHANGES[usize::try_from(publish.from.0).unwrap()].0);
+    let explanation = topology.explain(&name, &keys, &with_headers(Some(&publish.headers)));
+    let is_there = topology.exchange_by_id(publish.from).is_some();
+    assert_eq!(explanation.refusal.is_none(), is_there);
+    for visit in &explanation.visits {
+        let is_alternate = visit.alternate.as_ref().is_some_and(|a| a.is_taken);
+        assert!(!is_alternate || visit.matched.is_empty());
+        assert_eq!(visit.matched.len(), visit.matched_count);
+        for near in &visit.near {
+            assert!(!near.misses.is_empty() && !visit.matched.contains(&near.binding));
+        }
+    }
+    let names = explanation.queues.iter().map(|reach| {
+        assert!(!reach.by_chance);
+        QUEUES
+            .iter()
+            .position(|name| name.as_bytes() == reach.queue.as_bytes())
+    });
+    names.map(|place| QueueId(place.unwrap() as u64)).collect()
+}
+
 fn routed(topology: &Topology, publish: &Publish, scratch: &mut Targets) -> BTreeSet<QueueId> {
     let keys = publish.keys.iter().map(|key| key.as_bytes());
     let keys = RoutingKeys::of(keys.collect());
@@ -246,6 +271,7 @@ proptest! {
             let expected = naive.route(publish.from, &keys, &publish.headers);
             prop_assert_eq!(&routed(&topology, publish, &mut scratch), &expected);
             prop_assert_eq!(&routed(&rebuilt, publish, &mut scratch), &expected);
+            prop_assert_eq!(&explained(&topology, publish), &expected);
         }
         for id in 0..EXCHANGES.len() as u64 {
             topology.delete_exchange(ExchangeId(id));
