@@ -28,7 +28,7 @@ pub(crate) struct Channel {
     pub(crate) last_queue: Option<Name>,
     /// The way that the last publish took; most publishers repeat it.
     pub(crate) route: Option<Box<Route>>,
-    /// A `basic.get` that waits for its message from the journal.
+    /// A request that waits for the journal.
     pub(crate) parked: Option<Parked>,
 }
 
@@ -87,11 +87,19 @@ pub(crate) enum Verdict {
     Fail,
 }
 
-/// A `basic.get` under way, and the requests of the channel that came after it.
+/// What a parked channel waits for.
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    /// The message of a `basic.get`.
+    Get { queue: QueueId, no_ack: bool },
+    /// The replay of that number.
+    Replay(u64),
+}
+
+/// A request under way, and the requests of the channel that came after it.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    pub(crate) queue: QueueId,
-    pub(crate) no_ack: bool,
+    pub(crate) waiting: Waiting,
     pub(crate) behind: VecDeque<Request>,
     /// Bytes of the publishes among them.
     pub(crate) behind_bytes: u64,

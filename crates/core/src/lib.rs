@@ -19,6 +19,7 @@ mod policy;
 mod queue;
 mod refusal;
 mod releases;
+mod replay;
 mod route;
 mod scratch;
 mod settling;

@@ -20,6 +20,7 @@ mod dying;
 mod expiry;
 mod fetch;
 mod removal;
+mod scan;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +39,7 @@ use crate::scratch::Shelf;
 pub(crate) use dying::Remains;
 pub(crate) use fetch::{Body, RunMax};
 pub(crate) use removal::Gone;
+pub(crate) use scan::Scanned;
 
 /// How far ahead of the head a page is announced.
 const PAGES_AHEAD: usize = 3;

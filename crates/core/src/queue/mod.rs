@@ -28,7 +28,7 @@ use crate::store::{Retention, Store};
 use mark::Marks;
 
 pub(crate) use dying::Dying;
-pub(crate) use index::{Body, Gone, Index, Remains, RunMax, needs_of};
+pub(crate) use index::{Body, Gone, Index, Remains, RunMax, Scanned, needs_of};
 pub(crate) use item::Item;
 pub(crate) use key::key_of;
 pub(crate) use order::{Order, place_at, time_of};
@@ -341,10 +341,15 @@ impl Queue {
     /// When the first ready entry leaves by itself, or earlier.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
         let store = self.store.as_deref();
-        if store.is_some_and(|store| store.retention.is_history) {
+        if store.is_some_and(|store| store.retention.is_history || store.readers > 0) {
             return None;
         }
         self.index.next_expiry()
+    }
+
+    /// Whether a replay reads from it.
+    pub(crate) fn is_read(&self) -> bool {
+        self.store.as_deref().is_some_and(|store| store.readers > 0)
     }
 
     /// When the first entry of a store is too old to be kept.

@@ -149,6 +149,12 @@ impl Shard {
                 message.clone()
             };
             let reach = self.content.reach(!queue.consumers.is_empty());
+            if entry.queue.is_store()
+                && queue.is_read()
+                && let Some(message) = &content
+            {
+                self.arrived.push((entry.queue, item, Arc::clone(message)));
+            }
             queue.index.insert(item, content, reach);
             let key = keys.as_deref().and_then(|keys| keys.in_queue(entry.queue));
             if let (Some(keys), Some(key)) = (keys.as_deref(), key) {

@@ -42,13 +42,14 @@ impl Shard {
         turn.send_connection(connection, self.topology_index, ConnectionOutput::Closed);
     }
 
-    /// The client closes a channel whose `basic.get` waits for the journal: the get is for
-    /// nobody any more, but what was asked behind it counts.
+    /// The client closes a channel that waits for the journal: a get is for nobody any more, but
+    /// a replay goes on, and what was asked behind counts.
     pub(super) fn carry_out_behind(&mut self, turn: &mut Turn<'_>, key: ChannelKey) {
         let Some(parked) = self.channels.get_mut(&key).and_then(|c| c.parked.take()) else {
             return;
         };
         self.parked.retain(|other| *other != key);
+        self.leave_replay(&parked);
         for request in parked.behind {
             if !matches!(request, Request::Get { .. }) {
                 self.request(turn, key, request);
@@ -104,6 +105,9 @@ impl Shard {
             connection.channels.remove(&key.channel);
         }
         self.parked.retain(|parked| *parked != key);
+        if let Some(parked) = &channel.parked {
+            self.leave_replay(parked);
+        }
         let mut out = channel.deliveries.take_all();
         if let Mode::Transaction(transaction) = channel.mode {
             out.extend(transaction.settles.iter().map(|held| held.delivery));

@@ -13,6 +13,7 @@ use crate::effect::Effects;
 use crate::log::Log;
 use crate::policy::POLICIES_MAX;
 use crate::refusal::{Object, Refusal};
+use crate::replay::Asker;
 use crate::topology::{Topology, check_binding};
 use crate::turn::Turn;
 
@@ -128,7 +129,7 @@ impl Shard {
             return Ok(index != before);
         }
         let mut turn = Turn { now, log, effects };
-        let bindings = self.topology.binding_count();
+        let bindings = self.bindings_to_be();
         let is_new = match definition {
             Definition::Policy(_) => false,
             Definition::Exchange(declare) => {
@@ -150,9 +151,9 @@ impl Shard {
             }
             Definition::ExchangeBinding(bind) => {
                 let [source, destination] = self.exchange_pair(bind)?;
-                let (binding, durable) = binding_between(source, destination, bind);
-                self.record_bound(&mut turn, binding, durable)?;
-                self.topology.binding_count() > bindings
+                let bound = binding_between(source, destination, bind);
+                self.record_bound(&mut turn, bound, Asker::nobody())?;
+                self.bindings_to_be() > bindings
             }
             Definition::QueueBinding(bind) => {
                 let name = bind.queue.clone();
@@ -160,12 +161,17 @@ impl Shard {
                     return Err(Refusal::NotFound(Object::Queue(name)));
                 };
                 let (binding, _, durable) = self.binding_of(bind, (id, name))?;
-                self.record_bound(&mut turn, binding, durable)?;
-                self.topology.binding_count() > bindings
+                self.record_bound(&mut turn, (binding, durable), Asker::nobody())?;
+                self.bindings_to_be() > bindings
             }
         };
         self.settle_down(&mut turn);
         Ok(is_new)
+    }
+
+    /// Bindings that are there, and those that come with what they replay.
+    fn bindings_to_be(&self) -> usize {
+        self.topology.binding_count() + self.replays.len()
     }
 
     fn plan_exchange(

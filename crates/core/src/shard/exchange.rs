@@ -9,6 +9,7 @@ use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag, compare_text};
 use crate::log::Log;
 use crate::refusal::{Object, Refusal};
+use crate::replay::Asker;
 use crate::store::Retention;
 use crate::topology::{check_binding, check_exchange};
 use crate::turn::Turn;
@@ -183,10 +184,14 @@ impl Shard {
         let [source, destination] = self.exchange_pair(bind)?;
         let to = Destination::Exchange(destination.id);
         check_binding(source, to, bind.routing_key.as_bytes(), &bind.arguments)?;
-        let (binding, durable) = binding_between(source, destination, bind);
-        self.record_bound(turn, binding, durable)?;
-        turn.reply(key, bind.nowait, self.topology_index, Reply::ExchangeBindOk);
-        Ok(())
+        let bound = binding_between(source, destination, bind);
+        let asker = Asker {
+            channel: Some(key),
+            nowait: bind.nowait,
+            reply: Reply::ExchangeBindOk,
+            method: (40, 30),
+        };
+        self.record_bound(turn, bound, asker)
     }
 
     pub(super) fn unbind_exchange(
@@ -212,17 +217,23 @@ impl Shard {
         Ok(())
     }
 
-    /// Binds, unless the same binding is there.
+    /// Binds, unless the same binding is there, with what the exchange kept for it.
     pub(super) fn record_bound(
         &mut self,
         turn: &mut Turn<'_>,
-        binding: Binding,
-        durable: bool,
+        (binding, durable): (Binding, bool),
+        asker: Asker,
     ) -> Result<(), Refusal> {
+        let from = self.replay_from(&binding, turn.now)?;
         if !self.topology.has_binding(&binding) {
             ensure_room(turn, durable, &binding.arguments)?;
+            if let Some(from) = from {
+                self.start_replay(turn, (binding, durable), from, asker);
+                return Ok(());
+            }
             self.record(turn, Fact::Bound(binding), durable);
         }
+        self.answer(turn, &asker, Ok(()));
         Ok(())
     }
 

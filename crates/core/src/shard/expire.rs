@@ -20,6 +20,7 @@ impl Shard {
             || self.letters.is_behind()
             || self.topology.is_behind()
             || !self.grown.is_empty()
+            || self.has_replay_to_advance()
             || self.is_applying_policies()
         {
             return Some(0);

@@ -64,6 +64,10 @@ impl Shard {
         messages: Vec<(Sequence, Option<Arc<Message>>)>,
     ) {
         self.counters.fetched += messages.len() as u64;
+        if id.is_store() {
+            self.fetched_for_replay(turn, id, &messages);
+            return;
+        }
         let Some(queue) = self.queues.get_mut(&id) else {
             return;
         };
@@ -80,12 +84,12 @@ impl Shard {
             self.drop_damaged(turn, id, sequence);
         }
         self.touch(id);
-        self.resume_parked(turn, &[id]);
+        self.resume_parked(turn, id);
     }
 
     /// The record of a message cannot be read: its entry goes, and is counted. Entries in other
     /// queues go when their turn comes.
-    fn drop_damaged(&mut self, turn: &mut Turn<'_>, queue: QueueId, sequence: Sequence) {
+    pub(super) fn drop_damaged(&mut self, turn: &mut Turn<'_>, queue: QueueId, sequence: Sequence) {
         let durable = self
             .queues
             .get(&queue)

@@ -1,12 +1,13 @@
 //! `basic.get`. Where the message is not in memory, or the client has not taken what it asked for
 //! before, the channel is parked: what it asks next waits too, so that answers keep their order.
+//! Replays park theirs in the same way.
 
 use bytes::Bytes;
 use menzil_model::{ConnectionId, Name, QueueId};
 
 use super::Shard;
 use super::returns::counted_properties;
-use crate::channel::Parked;
+use crate::channel::{Parked, Waiting};
 use crate::command::ChannelKey;
 use crate::deliveries::Delivery;
 use crate::effect::{Output, Reply};
@@ -47,7 +48,7 @@ impl Shard {
                 return;
             }
             Some(false) => {
-                self.park(key, id, no_ack);
+                self.park(key, Waiting::Get { queue: id, no_ack });
                 return;
             }
             None => {}
@@ -58,14 +59,14 @@ impl Shard {
             .get(&key.connection)
             .is_some_and(|c| c.credit > 0);
         if !has_credit {
-            self.park(key, id, no_ack);
+            self.park(key, Waiting::Get { queue: id, no_ack });
             return;
         }
         let Some(place) = self.queues.place(&id) else {
             return;
         };
         if !self.has_content(turn, id, place) {
-            self.park(key, id, no_ack);
+            self.park(key, Waiting::Get { queue: id, no_ack });
             return;
         }
         let Some((item, after, content)) = self.take_out(turn, id, place) else {
@@ -116,13 +117,12 @@ impl Shard {
         is_expired.then(|| dying.retry_at().is_some())
     }
 
-    fn park(&mut self, key: ChannelKey, queue: QueueId, no_ack: bool) {
+    pub(super) fn park(&mut self, key: ChannelKey, waiting: Waiting) {
         let Some(channel) = self.channels.get_mut(&key) else {
             return;
         };
         channel.parked = Some(Parked {
-            queue,
-            no_ack,
+            waiting,
             behind: std::collections::VecDeque::new(),
             behind_bytes: 0,
         });
@@ -142,35 +142,40 @@ impl Shard {
 
     /// Messages for these queues came in: answer the gets that waited, then what came behind
     /// them.
-    pub(super) fn resume_parked(&mut self, turn: &mut Turn<'_>, queues: &[QueueId]) {
-        let resumed: Vec<ChannelKey> = self
-            .parked
-            .iter()
-            .filter(|key| {
-                self.channels
-                    .get(key)
-                    .and_then(|channel| channel.parked.as_ref())
-                    .is_some_and(|parked| queues.contains(&parked.queue))
-            })
-            .copied()
-            .collect();
-        self.resume(turn, resumed);
+    pub(super) fn resume_parked(&mut self, turn: &mut Turn<'_>, of: QueueId) {
+        self.resume(
+            turn,
+            |_, waiting| matches!(waiting, Waiting::Get { queue, .. } if *queue == of),
+        );
     }
 
     /// The connection has credit again: its gets go on.
     pub(super) fn resume_connection(&mut self, turn: &mut Turn<'_>, connection: ConnectionId) {
-        let mut parked = self.parked.clone();
-        parked.retain(|key| key.connection == connection);
-        self.resume(turn, parked);
+        self.resume(turn, |key, waiting| {
+            key.connection == connection && matches!(waiting, Waiting::Get { .. })
+        });
     }
 
-    fn resume(&mut self, turn: &mut Turn<'_>, keys: Vec<ChannelKey>) {
+    /// Goes on with the channels that need not wait any more.
+    pub(super) fn resume(
+        &mut self,
+        turn: &mut Turn<'_>,
+        goes_on: impl Fn(&ChannelKey, &Waiting) -> bool,
+    ) {
+        let goes_on = |key: &&ChannelKey| {
+            let channel = self.channels.get(key);
+            let parked = channel.and_then(|channel| channel.parked.as_ref());
+            parked.is_some_and(|parked| goes_on(key, &parked.waiting))
+        };
+        let keys: Vec<ChannelKey> = self.parked.iter().filter(goes_on).copied().collect();
         for key in keys {
             self.parked.retain(|parked| *parked != key);
             let Some(parked) = self.channels.get_mut(&key).and_then(|c| c.parked.take()) else {
                 continue;
             };
-            self.answer_get(turn, key, parked.queue, parked.no_ack);
+            if let Waiting::Get { queue, no_ack } = parked.waiting {
+                self.answer_get(turn, key, queue, no_ack);
+            }
             for request in parked.behind {
                 self.request(turn, key, request);
             }

@@ -23,6 +23,7 @@ mod pass;
 mod policy;
 mod publish;
 mod queue;
+mod replay;
 mod returns;
 mod route;
 mod settle;
@@ -30,11 +31,11 @@ mod store;
 mod summary;
 mod transaction;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hint::black_box;
 use std::sync::Arc;
 
-use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Name, QueueId};
+use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Message, Name, QueueId};
 
 use crate::channel::{Channel, Mode};
 use crate::command::{ChannelKey, Command, PublishRef, Request};
@@ -44,9 +45,10 @@ use crate::counters::Counters;
 use crate::effect::{Effects, Output, Reply};
 use crate::log::Log;
 use crate::policy::Policies;
-use crate::queue::Queue;
+use crate::queue::{Item, Queue};
 use crate::refusal::Refusal;
 use crate::releases::Releases;
+use crate::replay::Replay;
 use crate::scratch::{Scratch, Shelf};
 use crate::settling::Settling;
 use crate::slots::{Place, Slots};
@@ -143,12 +145,16 @@ pub struct Shard {
     next_route: u64,
     ways: Ways,
     settling: Settling,
+    replays: BTreeMap<u64, Replay>,
+    /// What came in this turn to stores that replays read from.
+    arrived: Vec<(QueueId, Item, Arc<Message>)>,
+    next_replay: u64,
     spare: Spare,
     /// Queues whose entries, consumers or deadlines changed in this turn.
     touched: VecDeque<(QueueId, Place)>,
     /// Stores that messages came to since the last [`Shard::finish`].
     grown: Vec<QueueId>,
-    /// Channels with a `basic.get` that waits for the journal.
+    /// Channels that wait for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
     policies: Policies,
@@ -183,6 +189,9 @@ impl Shard {
             next_route: 0,
             ways: Ways::default(),
             settling: Settling::default(),
+            replays: BTreeMap::new(),
+            arrived: Vec::new(),
+            next_replay: 1,
             spare: Spare::default(),
             touched: VecDeque::new(),
             grown: Vec::new(),
@@ -431,6 +440,9 @@ impl Shard {
 
     /// Delivers and expires until nothing is left to do now.
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
+        if !self.replays.is_empty() {
+            self.advance_replays(turn);
+        }
         self.allow_moves();
         self.settle_touched(turn);
     }
@@ -460,7 +472,7 @@ impl Shard {
                 self.pump(turn, id, place);
             }
             if self.bury(turn, id, place) {
-                self.resume_parked(turn, &[id]);
+                self.resume_parked(turn, id);
                 self.touch_at(id, place);
             }
             self.reset_timer(id);

@@ -149,6 +149,10 @@ impl Shard {
         queue
             .index
             .insert_with(item, reach, || Some(passage.message(&mut self.spare)));
+        if id.is_store() && queue.is_read() {
+            let message = passage.message(&mut self.spare);
+            self.arrived.push((id, item, message));
+        }
         if had_ready && entry.expires_at.is_none() && !id.is_store() {
             // Whoever could take one would have taken the one before it.
             if item.is_stored() {

@@ -11,6 +11,7 @@ use crate::equivalence::{Compared, compare_argument, compare_flag};
 use crate::generated::generated_name;
 use crate::queue::{Queue, Settings, compared};
 use crate::refusal::{Object, Refusal};
+use crate::replay::Asker;
 use crate::topology::check_binding;
 use crate::turn::Turn;
 
@@ -287,9 +288,13 @@ impl Shard {
         let (binding, exchange, durable) = self.binding_of(bind, queue)?;
         let (to, binding_key) = (binding.destination, binding.key.as_bytes());
         check_binding(exchange, to, binding_key, &bind.arguments)?;
-        self.record_bound(turn, binding, durable)?;
-        turn.reply(key, bind.nowait, self.topology_index, Reply::QueueBindOk);
-        Ok(())
+        let asker = Asker {
+            channel: Some(key),
+            nowait: bind.nowait,
+            reply: Reply::QueueBindOk,
+            method: (50, 20),
+        };
+        self.record_bound(turn, (binding, durable), asker)
     }
 
     pub(super) fn unbind_queue(

@@ -125,6 +125,7 @@ impl Shard {
         self.content
             .check_invariants(self.queues.values().map(|queue| queue.content));
         self.check_deliveries();
+        self.check_replays();
         self.check_consumers();
         if !self.policies.is_empty() && self.sweep.is_over() {
             for queue in self.queues.values().filter(|queue| queue.store.is_none()) {

@@ -7,6 +7,7 @@ use menzil_model::{Table, Value};
 use super::term::Term;
 use super::weight::{check_hash_arguments, check_key};
 use crate::refusal::{Object, Refusal};
+use crate::replay;
 
 /// How many of a binding's conditions must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +47,10 @@ impl<'a> Criteria<'a> {
     pub(crate) fn conditions(&self) -> impl Iterator<Item = (&'a [u8], Value<'a>)> + use<'a> {
         let with_x = self.with_x;
         let arguments: &'a Table = self.arguments;
-        arguments
-            .fields()
-            .filter(move |(name, _)| *name != MATCH && (with_x || !name.starts_with(b"x-")))
+        arguments.fields().filter(move |(name, _)| match *name {
+            MATCH | REPLAY => false,
+            name => with_x || !name.starts_with(b"x-"),
+        })
     }
 }
 
@@ -72,6 +74,7 @@ pub fn check_binding(
     arguments: &Table,
 ) -> Result<(), Refusal> {
     check_key(exchange, destination, key)?;
+    replay::From::read(arguments, exchange, 0)?;
     if exchange.kind == ExchangeKind::Headers {
         check_match(arguments)?;
     }
@@ -92,6 +95,9 @@ fn check_match(arguments: &Table) -> Result<(), Refusal> {
 }
 
 const MATCH: &[u8] = b"x-match";
+
+/// Says what a new binding gets, and nothing of what it matches.
+const REPLAY: &[u8] = b"x-replay-from";
 
 #[cfg(test)]
 mod tests {

@@ -20,6 +20,11 @@ enum Step {
         exchange: u8,
         persistent: bool,
     },
+    Replay {
+        exchange: bool,
+        queue: u8,
+        from: u8,
+    },
     Consume {
         channel: u16,
         queue: u8,
@@ -70,6 +75,9 @@ fn step() -> impl Strategy<Value = Step> {
         ),
         4 => (0..3_u8, any::<bool>())
             .prop_map(|(exchange, persistent)| Step::Fanout { exchange, persistent }),
+        2 => (any::<bool>(), queue.clone(), 0..6_u8).prop_map(
+            |(exchange, queue, from)| Step::Replay { exchange, queue, from }
+        ),
         3 => (channel.clone(), queue.clone(), 0..4_u16).prop_map(
             |(channel, queue, prefetch)| Step::Consume { channel, queue, prefetch }
         ),
@@ -189,6 +197,11 @@ fn run(world: &mut World, step: &Step, count: &mut u64) {
             let exchange = ["amq.fanout", "kept", "history"][usize::from(exchange)];
             world.publish_as(exchange, "", &count.to_string(), false, mode, None);
         }
+        Step::Replay {
+            exchange,
+            queue,
+            from,
+        } => replay(world, exchange, &queue_name(queue), from, *count),
         Step::Consume {
             channel,
             queue,
@@ -292,6 +305,23 @@ fn run(world: &mut World, step: &Step, count: &mut u64) {
             world.restart();
             declare_all(world);
         }
+    }
+}
+
+/// A binding that is not there yet gets some of what is kept.
+fn replay(world: &mut World, history: bool, queue: &str, from: u8, count: u64) {
+    let exchange = if history { "history" } else { "kept" };
+    let from = match from {
+        0 => Value::LongString(b"first"),
+        1 => Value::LongString(b"last"),
+        2 => Value::LongString(b"1s"),
+        number => Value::U8(number),
+    };
+    let ends = (queue, exchange, &*count.to_string());
+    let table = arguments(&[("x-replay-from", from)]);
+    let seen = world.bind_with(key(1, 2), ends, table);
+    if seen.iter().any(|seen| matches!(seen, Seen::Refused(_))) {
+        world.open(key(1, 2));
     }
 }
 

@@ -8,6 +8,7 @@
     reason = "a test may fail where it stands"
 )]
 
+mod articles;
 mod dead_letters;
 mod deduplication;
 mod hashes;
@@ -16,6 +17,7 @@ mod outcomes;
 mod policies;
 mod priorities;
 mod queues;
+mod replays;
 mod returns;
 mod runs;
 mod stores;

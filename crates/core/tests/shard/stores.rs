@@ -4,7 +4,12 @@ use crate::support::{Seen, World, arguments, key, name, references_of};
 use menzil_core::{Object, Refusal, Reply, Request};
 use menzil_model::{Name, Table, Value};
 
-fn retaining(world: &mut World, exchange: &str, kind: &str, fields: &[(&str, Value<'_>)]) {
+pub(crate) fn retaining(
+    world: &mut World,
+    exchange: &str,
+    kind: &str,
+    fields: &[(&str, Value<'_>)],
+) {
     let seen = world.declare_exchange(exchange, kind, arguments(fields));
     assert_eq!(seen, [Seen::Reply(Reply::ExchangeDeclareOk)]);
 }
@@ -14,7 +19,7 @@ fn retained(world: &World) -> u64 {
 }
 
 /// The journal is told exactly what is needed.
-fn check_references(world: &World) {
+pub(crate) fn check_references(world: &World) {
     let needed = references_of(&world.shard, world.log.records.len());
     assert_eq!(world.log.references, needed);
 }

@@ -231,6 +231,18 @@ impl World {
         all
     }
 
+    /// Carries out what was asked of the driver, one fetch after the other.
+    pub(crate) fn answer(&mut self, effects: &[Effect]) -> Vec<Effect> {
+        let mut all = Vec::new();
+        for effect in effects {
+            if let Effect::Fetch { queue, wanted, .. } = effect {
+                let read = self.read(*queue, wanted, Vec::new());
+                all.extend(self.execute_all(vec![(read, true)]));
+            }
+        }
+        all
+    }
+
     fn read(&self, queue: QueueId, wanted: &[Wanted], spare: Vec<Arc<Message>>) -> Command {
         assert!(spare.len() <= wanted.len());
         let mut spare = spare.into_iter();
@@ -379,17 +391,26 @@ impl World {
     }
 
     pub(crate) fn bind(&mut self, queue: &str, exchange: &str, routing_key: &str) {
-        let seen = self.request(
-            key(1, 1),
-            Request::QueueBind(QueueBind {
-                queue: name(queue),
-                exchange: name(exchange),
-                routing_key: name(routing_key),
-                nowait: false,
-                arguments: Table::empty(),
-            }),
-        );
+        let ends = (queue, exchange, routing_key);
+        let seen = self.bind_with(key(1, 1), ends, Table::empty());
         assert_eq!(seen, [Seen::Reply(Reply::QueueBindOk)]);
+    }
+
+    /// Binds, and tells what was seen of it.
+    pub(crate) fn bind_with(
+        &mut self,
+        channel: ChannelKey,
+        (queue, exchange, routing_key): (&str, &str, &str),
+        arguments: Table,
+    ) -> Vec<Seen> {
+        let bind = QueueBind {
+            queue: name(queue),
+            exchange: name(exchange),
+            routing_key: name(routing_key),
+            nowait: false,
+            arguments,
+        };
+        self.request(channel, Request::QueueBind(bind))
     }
 
     pub(crate) fn publish(&mut self, exchange: &str, routing_key: &str, body: &str) -> Vec<Seen> {
@@ -421,6 +442,18 @@ impl World {
         mandatory: bool,
         properties: &Properties<'_>,
     ) -> Vec<Seen> {
+        let ends = (exchange, routing_key);
+        let publish = self.publish_request(ends, body, mandatory, properties);
+        self.request(key(1, 1), publish)
+    }
+
+    fn publish_request(
+        &self,
+        (exchange, routing_key): (&str, &str),
+        body: &str,
+        mandatory: bool,
+        properties: &Properties<'_>,
+    ) -> Request {
         let mut bytes = Vec::new();
         properties.write(&mut bytes);
         let chunk = self.settings.chunk_bytes;
@@ -429,16 +462,34 @@ impl World {
             .chunks(chunk)
             .map(Bytes::copy_from_slice)
             .collect();
-        self.request(
-            key(1, 1),
-            Request::Publish(Publish {
-                exchange: name(exchange),
-                routing_key: name(routing_key),
-                mandatory,
-                properties: Bytes::from(bytes),
-                body,
-            }),
-        )
+        Request::Publish(Publish {
+            exchange: name(exchange),
+            routing_key: name(routing_key),
+            mandatory,
+            properties: Bytes::from(bytes),
+            body,
+        })
+    }
+
+    /// Publishes durable messages with these bodies, of which nobody is to see anything.
+    pub(crate) fn fill(&mut self, exchange: &str, routing_key: &str, bodies: &[String]) {
+        let durable = Properties {
+            delivery_mode: Some(2),
+            ..Properties::default()
+        };
+        for body in bodies {
+            let request = self.publish_request((exchange, routing_key), body, false, &durable);
+            let command = Command::Request {
+                channel: key(1, 1),
+                request,
+            };
+            let mut effects = Vec::new();
+            self.shard
+                .execute(self.now, command, &mut self.log, &mut effects);
+            assert!(seen(&effects).is_empty());
+        }
+        self.shard.finish(&mut self.log);
+        self.shard.check_invariants();
     }
 
     pub(crate) fn get(&mut self, queue: &str) -> Vec<Seen> {

@@ -182,6 +182,41 @@ impl Packed {
         })
     }
 
+    /// The same entries, each with a sequence that is `by` higher.
+    #[must_use]
+    pub fn shifted(&self, by: u64) -> Self {
+        self.try_shifted(by).unwrap_or_else(|| self.clone())
+    }
+
+    fn try_shifted(&self, by: u64) -> Option<Self> {
+        let mut reader = Reader::new(&self.0);
+        let (count, flags) = (reader.varint().ok()?, reader.u8().ok()?);
+        let length = usize::try_from(reader.varint().ok()?).ok()?;
+        let mut column = Column::new(reader.bytes(length).ok()?);
+        let mut sequences = Runs::default();
+        let mut is_first = true;
+        while let Some((step, times)) = column.next_run() {
+            // Only the first step is from nowhere.
+            let first = u64::from(std::mem::take(&mut is_first));
+            if first > 0 {
+                sequences.push(step.checked_add(by)?);
+            }
+            if times > first {
+                sequences.push(step);
+                sequences.repeat(times - first - 1);
+            }
+        }
+        let mut shifted = Vec::with_capacity(length);
+        sequences.write(&mut shifted);
+        let mut out = Vec::with_capacity(self.0.len() + 16);
+        out.put_varint(count);
+        out.put_u8(flags);
+        out.put_varint(shifted.len() as u64);
+        out.put(&shifted);
+        out.put(reader.rest());
+        Some(Self(out.into()))
+    }
+
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
