@@ -65,7 +65,7 @@ def canonical(seen):
 class Allowed:
     """The deliberate differences: regular expressions over the step, over any step up to it ("earlier"), and
     over what side a (RabbitMQ) and side b (Menzil) said at one place, in conversations about some "features"
-    or in all. Without "continue" the conversation ends there."""
+    or in all; where "aside" is given, both say the same but for what it matches. Without "continue" the conversation ends there."""
 
     def __init__(self, path):
         self.rules = json.loads(path.read_text()) if path else []
@@ -76,6 +76,9 @@ class Allowed:
     def rule(self, feature, steps, texts_a, texts_b):
         """(id, whether the conversation may go on) of the rule that covers this difference, or None."""
         for rule in self.rules:
+            aside = rule.get("aside")
+            if aside and re.sub(aside, "", texts_a) != re.sub(aside, "", texts_b):
+                continue
             if feature in rule.get("features", [feature]) and any(map(rule["earlier"].search, steps)) and rule["step"].search(steps[-1]) and rule["a"].search(texts_a) and rule["b"].search(texts_b):
                 return rule["id"], rule.get("continue", False)
         return None

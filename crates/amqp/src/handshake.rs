@@ -176,14 +176,16 @@ pub(crate) fn open_refused(error: OpenError, vhost: &Name, user: &Name) -> Viola
 }
 
 /// Exactly what this broker has.
-const CAPABILITIES: [&str; 7] = [
+const CAPABILITIES: [&str; 9] = [
     "publisher_confirms",
     "exchange_exchange_bindings",
     "basic.nack",
     "consumer_cancel_notify",
     "connection.blocked",
+    "consumer_priorities",
     "authentication_failure_close",
     "per_consumer_qos",
+    "direct_reply_to",
 ];
 
 #[cfg(test)]

@@ -37,6 +37,10 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
             Code::AccessRefused,
             join(&[&queue(name), b" in exclusive use"]),
         ),
+        Refusal::SingleActiveConsumer(name) => (
+            Code::ResourceLocked,
+            join(&[b"cannot obtain access to locked ", &queue(name), NO_GET]),
+        ),
         Refusal::Locked(name) => (
             Code::ResourceLocked,
             join(&[LOCKED_BEFORE, &queue(name), LOCKED_AFTER]),
@@ -222,11 +226,27 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
             format!("prefetch_size!=0 ({size})").into_bytes(),
         ),
         Refusal::RecoverWithoutRequeue => (Code::NotImplemented, b"requeue=false".to_vec()),
-        Refusal::DirectReplyTo => failed(
-            "direct reply-to ('amq.rabbitmq.reply-to') is not supported by this broker yet: \
-             declare an exclusive queue for the replies"
-                .to_owned(),
+        Refusal::ReplyConsumerExists => failed("reply consumer already set".to_owned()),
+        Refusal::ReplyConsumerAcknowledges => {
+            failed("reply consumer cannot acknowledge".to_owned())
+        }
+        Refusal::ReplyQueueConsumer(name) => (
+            Code::PreconditionFailed,
+            join(&[b"only creator channel may consume from ", &queue(name)]),
         ),
+        Refusal::ReplyQueueGet(name) => (
+            Code::NotImplemented,
+            join(&[b"basic.get not supported by volatile ", &queue(name)]),
+        ),
+        Refusal::ReplyQueueBinding => (
+            Code::AccessRefused,
+            b"cannot bind or unbind to a volatile (direct reply-to) queue".to_vec(),
+        ),
+        Refusal::ConsumerTimeout { channel, timeout } => failed(format!(
+            "delivery acknowledgement on channel {} timed out. Timeout value used: {timeout} ms. \
+             This timeout value can be configured, see consumers doc guide to learn more",
+            channel.number()
+        )),
         Refusal::NoReplyConsumer => failed("fast reply consumer does not exist".to_owned()),
         Refusal::NoRoom => failed(
             "the disk is full: free some space, or let consumers drain their queues".to_owned(),
@@ -272,6 +292,9 @@ fn join(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
+/// RabbitMQ prints the type as an Erlang term.
+const NO_GET: &[u8] = b". basic.get operations are not supported by <<\"quorum\">> queues with \
+single active consumer";
 const LOCKED_BEFORE: &[u8] = b"cannot obtain exclusive access to locked ";
 const LOCKED_AFTER: &[u8] = b". It could be originally declared on another connection or the \
 exclusive property value does not match that of the original declaration.";
@@ -279,7 +302,7 @@ exclusive property value does not match that of the original declaration.";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use menzil_model::{DeliveryTag, Name};
+    use menzil_model::{ChannelId, DeliveryTag, Name};
 
     fn text(refusal: &Refusal) -> String {
         let violation = violation(refusal, b"/");
@@ -339,6 +362,12 @@ mod tests {
             (
                 Refusal::ExclusiveUse(Name::from("q")),
                 "403 ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use",
+            ),
+            (
+                Refusal::SingleActiveConsumer(Name::from("q")),
+                "405 RESOURCE_LOCKED - cannot obtain access to locked queue 'q' in vhost '/'. \
+                 basic.get operations are not supported by <<\"quorum\">> queues with single \
+                 active consumer",
             ),
             (
                 Refusal::Locked(Name::from("q")),
@@ -542,6 +571,40 @@ mod tests {
             (
                 Refusal::RecoverWithoutRequeue,
                 "540 NOT_IMPLEMENTED - requeue=false",
+            ),
+            (
+                Refusal::NoReplyConsumer,
+                "406 PRECONDITION_FAILED - fast reply consumer does not exist",
+            ),
+            (
+                Refusal::ReplyConsumerExists,
+                "406 PRECONDITION_FAILED - reply consumer already set",
+            ),
+            (
+                Refusal::ReplyConsumerAcknowledges,
+                "406 PRECONDITION_FAILED - reply consumer cannot acknowledge",
+            ),
+            (
+                Refusal::ReplyQueueConsumer(Name::from("r")),
+                "406 PRECONDITION_FAILED - only creator channel may consume from queue 'r' in \
+                 vhost '/'",
+            ),
+            (
+                Refusal::ReplyQueueGet(Name::from("r")),
+                "540 NOT_IMPLEMENTED - basic.get not supported by volatile queue 'r' in vhost '/'",
+            ),
+            (
+                Refusal::ReplyQueueBinding,
+                "403 ACCESS_REFUSED - cannot bind or unbind to a volatile (direct reply-to) queue",
+            ),
+            (
+                Refusal::ConsumerTimeout {
+                    channel: ChannelId::new(3).unwrap(),
+                    timeout: 60_000,
+                },
+                "406 PRECONDITION_FAILED - delivery acknowledgement on channel 3 timed out. \
+                 Timeout value used: 60000 ms. This timeout value can be configured, see consumers \
+                 doc guide to learn more",
             ),
             (
                 Refusal::LimitReached {

@@ -75,8 +75,8 @@ fn the_start_says_what_this_broker_has_and_no_more() {
     };
     let names: Vec<&[u8]> = capabilities.map(|(name, _)| name).collect();
     assert!(names.contains(&&b"publisher_confirms"[..]));
-    assert!(!names.contains(&&b"consumer_priorities"[..]));
-    assert!(!names.contains(&&b"direct_reply_to"[..]));
+    assert!(names.contains(&&b"consumer_priorities"[..]));
+    assert!(names.contains(&&b"direct_reply_to"[..]));
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn methods_become_requests() {
                 arguments,
             }),
             "Consume(Consume { queue: \"q\", consumer_tag: \"t\", no_local: true, no_ack: false, \
-             exclusive: true, nowait: false, arguments: {\"a\": Bool(true)}, entropy: 1 })",
+             exclusive: true, nowait: false, arguments: {\"a\": Bool(true)}, entropy: 1, reply_entropy: 0 })",
         ),
         (
             Method::BasicCancel(BasicCancel {

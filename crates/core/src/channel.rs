@@ -28,8 +28,18 @@ pub(crate) struct Channel {
     pub(crate) last_queue: Option<Name>,
     /// The way that the last publish took; most publishers repeat it.
     pub(crate) route: Option<Box<Route>>,
+    /// Its consumer of direct replies.
+    pub(crate) replies: Option<Box<Replies>>,
     /// A request that waits for the journal.
     pub(crate) parked: Option<Parked>,
+}
+
+/// A consumer of direct replies.
+#[derive(Debug)]
+pub(crate) struct Replies {
+    pub(crate) consumer_tag: Name,
+    /// What replies are published to.
+    pub(crate) name: Name,
 }
 
 /// How publishes and acknowledgements are answered.
@@ -61,6 +71,8 @@ pub(crate) struct HeldPublish {
     pub(crate) ttl: Option<u64>,
     pub(crate) priority: u8,
     pub(crate) targets: Vec<QueueId>,
+    /// Those who wait for it as a reply.
+    pub(crate) replies: Vec<Name>,
     /// Return it at commit.
     pub(crate) unroutable: bool,
     /// The broker moves it, and it is no duplicate of what it was before.

@@ -249,6 +249,9 @@ pub struct QueueBind {
     pub arguments: Table,
 }
 
+/// What a client consumes from to get replies without a queue.
+pub const DIRECT_REPLY_TO: &[u8] = b"amq.rabbitmq.reply-to";
+
 /// `basic.consume`
 #[derive(Clone, Debug)]
 pub struct Consume {
@@ -268,6 +271,9 @@ pub struct Consume {
     pub arguments: Table,
     /// Randomness for a generated tag.
     pub entropy: u128,
+    /// Randomness for the name that direct replies go to, which nobody may guess; wanted only
+    /// where the queue is [`DIRECT_REPLY_TO`].
+    pub reply_entropy: u128,
 }
 
 /// `basic.publish` with its content

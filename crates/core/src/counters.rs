@@ -46,6 +46,8 @@ pub struct Counters {
     pub damaged: u64,
     /// Messages read back from the journal.
     pub fetched: u64,
+    /// Consumers cancelled for leaving a delivery unsettled too long.
+    pub consumers_timed_out: u64,
     /// Requests refused.
     pub refusals: u64,
 }

@@ -22,6 +22,23 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
+    /// Makes it one that is settled without effect, and gives what it was.
+    pub(crate) fn make_void(&mut self) -> Self {
+        let void = Self {
+            tag: self.tag,
+            queue: NO_QUEUE,
+            queue_place: Place::default(),
+            sequence: Sequence(0),
+            consumer: None,
+        };
+        std::mem::replace(self, void)
+    }
+
+    /// Whether it is settled without effect.
+    pub(crate) fn is_void(&self) -> bool {
+        self.queue == NO_QUEUE
+    }
+
     /// Whether it is of the same queue and consumer.
     #[inline]
     pub(crate) fn is_like(&self, other: &Self) -> bool {
@@ -35,6 +52,9 @@ pub(crate) struct Deliveries {
     slots: VecDeque<(DeliveryTag, Option<Delivery>)>,
     live: usize,
 }
+
+/// No queue has that number.
+const NO_QUEUE: QueueId = QueueId(0);
 
 /// Gaps that are not worth a sweep.
 const GAPS_MAX: usize = 64;
@@ -102,6 +122,13 @@ impl Deliveries {
         self.live -= taken.len();
         self.sweep();
         taken
+    }
+
+    /// Makes some void, and gives what they were, in order.
+    pub(crate) fn void(&mut self, is_wanted: impl Fn(&Delivery) -> bool) -> Vec<Delivery> {
+        let live = self.slots.iter_mut().filter_map(|(_, slot)| slot.as_mut());
+        let wanted = live.filter(|delivery| is_wanted(delivery));
+        wanted.map(Delivery::make_void).collect()
     }
 
     /// Takes all out, in order.

@@ -26,6 +26,7 @@ mod settling;
 mod shard;
 mod slots;
 mod spare;
+mod stopwatch;
 mod store;
 pub mod testing;
 mod topology;
@@ -33,8 +34,8 @@ mod turn;
 mod ways;
 
 pub use command::{
-    Body, ChannelKey, Command, Consume, ExchangeBind, ExchangeDeclare, Publish, PublishRef,
-    QueueBind, QueueDeclare, Rejection, Request,
+    Body, ChannelKey, Command, Consume, DIRECT_REPLY_TO, ExchangeBind, ExchangeDeclare, Publish,
+    PublishRef, QueueBind, QueueDeclare, Rejection, Request,
 };
 pub use counters::Counters;
 pub use effect::{

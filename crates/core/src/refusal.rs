@@ -1,7 +1,7 @@
 //! Why a request failed, in the core's own words. Each protocol maps these to its codes in one
 //! table; texts for people are made there.
 
-use menzil_model::{DeliveryTag, Name};
+use menzil_model::{ChannelId, DeliveryTag, Name};
 
 /// The two kinds of named things.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub enum Refusal {
     InternalExchange(Name),
     /// An exclusive consumer has the queue, or others have and exclusivity was asked for.
     ExclusiveUse(Name),
+    /// `basic.get` on a quorum queue with a single active consumer.
+    SingleActiveConsumer(Name),
     /// An exclusive queue of another connection.
     Locked(Name),
     /// Redeclared otherwise than it is.
@@ -198,8 +200,24 @@ pub enum Refusal {
     PrefetchSize(u32),
     /// `requeue=false` of recover is not implemented. Hard.
     RecoverWithoutRequeue,
-    /// Consuming from the pseudo-queue of direct reply-to, which is not built yet.
-    DirectReplyTo,
+    /// The channel has a consumer of direct replies.
+    ReplyConsumerExists,
+    /// A consumer of direct replies wants to acknowledge.
+    ReplyConsumerAcknowledges,
+    /// Nobody but the channel that has it may consume from the name that replies go to.
+    ReplyQueueConsumer(Name),
+    /// `basic.get` from the name that replies go to. Hard.
+    ReplyQueueGet(Name),
+    /// The name that replies go to cannot be bound.
+    ReplyQueueBinding,
+    /// A delivery was left unsettled for too long, by a client that does not understand a
+    /// consumer's cancellation.
+    ConsumerTimeout {
+        /// The channel.
+        channel: ChannelId,
+        /// Milliseconds that it had.
+        timeout: u64,
+    },
     /// A publish asks for direct replies, and its channel has no consumer of them.
     NoReplyConsumer,
     /// The disk is full: nothing durable can be declared or bound.
@@ -218,7 +236,10 @@ impl Refusal {
     pub fn is_hard(&self) -> bool {
         matches!(
             self,
-            Self::ConsumerTagInUse(_) | Self::PrefetchSize(_) | Self::RecoverWithoutRequeue
+            Self::ConsumerTagInUse(_)
+                | Self::PrefetchSize(_)
+                | Self::RecoverWithoutRequeue
+                | Self::ReplyQueueGet(_)
         )
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: what is kept holds while the topology has the same generation, for publishes
 //! whose exchange, routing key and property list are the same byte for byte.
 
-use menzil_model::QueueId;
+use menzil_model::{Name, QueueId};
 
 use crate::command::PublishRef;
 use crate::slots::Place;
@@ -26,6 +26,8 @@ pub(crate) struct Route {
     pub(crate) stores: usize,
     /// Where they lie.
     pub(crate) places: Vec<Place>,
+    /// Those who get it as a direct reply.
+    pub(crate) replies: Vec<Name>,
     pub(crate) persistent: bool,
     pub(crate) ttl: Option<u64>,
     pub(crate) priority: u8,
@@ -33,6 +35,8 @@ pub(crate) struct Route {
     pub(crate) atomic: bool,
     /// The properties as queues hold them, where these are not those that came.
     pub(crate) stripped: Option<Vec<u8>>,
+    /// The properties with the name that replies are to go to, where they ask for it.
+    pub(crate) named: Option<Vec<u8>>,
     /// No queue has a limit or deduplicates: each stores it, and nobody has to be asked.
     pub(crate) is_unlimited: bool,
     /// A queue will write it to the journal.
@@ -79,6 +83,7 @@ impl Route {
         self.queues.clear();
         self.stores = 0;
         self.places.clear();
+        self.replies.clear();
         let (properties, exchange, _) = self.parts();
         let same_properties = !is_first && properties == publish.properties;
         if same_properties && exchange == publish.exchange {
@@ -122,6 +127,8 @@ impl Route {
         self.envelope.capacity() <= ENVELOPE_BYTES_MAX
             && self.queues.capacity() <= QUEUES_MAX
             && self.stripped.is_none()
+            && self.named.is_none()
+            && self.replies.is_empty()
     }
 }
 

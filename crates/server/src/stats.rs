@@ -207,6 +207,7 @@ fn of_shard(shard: &ShardDriver) -> Value {
             "deduplicated": counters.deduplicated,
             "damaged": counters.damaged,
             "fetched": counters.fetched,
+            "consumers_timed_out": counters.consumers_timed_out,
             "refusals": counters.refusals,
         },
         "queues": queues.iter().map(of_queue).collect::<Vec<_>>(),

@@ -81,6 +81,7 @@ impl Scenario {
     pub(crate) fn new(settings: &Settings, prng: &mut Prng) -> Self {
         let chunk_bytes = prng.pick(&[1024, 4096]);
         let shard = ShardSettings {
+            reply_bytes_max: 64 << 20,
             content_bytes_max: prng.pick(&[0, 0, 4000, 1 << 20]),
             index_page_entries: prng.pick(&[1, 4, 4, 64]),
             index_bytes_max: prng.pick(&[0, 0, 200, 1 << 20]),

@@ -235,6 +235,7 @@ impl Workload<'_> {
             nowait: false,
             arguments: Table::empty(),
             entropy: 0,
+            reply_entropy: 0,
         };
         self.ask(channel, Asked::Consume, Request::Consume(consume));
     }

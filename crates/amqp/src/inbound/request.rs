@@ -1,7 +1,8 @@
 //! Methods in the core's words.
 
 use menzil_core::{
-    Consume, ExchangeBind, ExchangeDeclare, QueueBind, QueueDeclare, Rejection, Request,
+    Consume, DIRECT_REPLY_TO, ExchangeBind, ExchangeDeclare, QueueBind, QueueDeclare, Rejection,
+    Request,
 };
 use menzil_model::{DeliveryTag, Name, Table};
 
@@ -88,6 +89,11 @@ pub(super) fn request(method: Method<'_>, entropy: &mut dyn FnMut() -> u128) -> 
             nowait: m.nowait,
             arguments: table(m.arguments),
             entropy: entropy(),
+            reply_entropy: if m.queue == DIRECT_REPLY_TO {
+                entropy()
+            } else {
+                0
+            },
         }),
         Method::BasicCancel(m) => Request::Cancel {
             consumer_tag: Name::cut(m.consumer_tag),

@@ -14,6 +14,7 @@
 //! Invariants: an entry is in exactly one place; all of the head is before all pages, and these
 //! before the tail; the head is empty only if these are; one form of the tail is empty.
 
+mod among;
 mod between;
 mod delayed;
 mod dying;
@@ -421,11 +422,16 @@ impl Index {
             (Some(front), Some((returned, _))) => *returned < front.sequence(),
             (front, _) => front.is_none(),
         };
-        let mut held = if is_returned {
+        let held = if is_returned {
             self.returned.pop_first()?.1
         } else {
             self.head.pop_front()?
         };
+        Some(self.send_out(held))
+    }
+
+    #[inline]
+    fn send_out(&mut self, mut held: Held) -> (Item, Option<Arc<Message>>) {
         self.count_out(&held);
         if self.head.is_empty() {
             self.refill();
@@ -438,7 +444,7 @@ impl Index {
         let item = held.item;
         self.unsettled.insert(held);
         self.fetching.used();
-        Some((item, content))
+        (item, content)
     }
 
     /// The message of an entry that is out with a consumer, where it is held.
@@ -510,6 +516,11 @@ impl Index {
             below: last,
             classes: (!is_one_class).then(|| below.into()),
         };
+    }
+
+    /// Whether that entry is out with a consumer.
+    pub(crate) fn is_out(&self, sequence: Sequence) -> bool {
+        self.unsettled.get(sequence).is_some()
     }
 
     /// Whether the journal has that entry, which is out with a consumer.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use menzil_model::fact::{Extent, Origin, StoredEntry};
 use menzil_model::{Message, Sequence};
 
+use crate::effect::Wanted;
+
 /// Memory that an entry and its message take beside the message's own bytes.
 const HELD_OVERHEAD_BYTES: u64 = 250;
 
@@ -47,6 +49,15 @@ impl Item {
             origin: self.origin,
             extent: self.extent,
             expires_at: self.expires_at,
+        }
+    }
+
+    /// What to ask the driver for, to have its message.
+    pub(crate) fn wanted(&self) -> Wanted {
+        Wanted {
+            sequence: self.sequence,
+            origin: self.origin,
+            chunks: self.extent.chunks,
         }
     }
 

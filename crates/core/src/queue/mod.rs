@@ -1,9 +1,12 @@
 //! One queue: its settings, its order, its consumers.
 
+mod consume_arguments;
 mod dying;
+mod groups;
 mod index;
 mod item;
 mod key;
+mod line;
 mod mark;
 mod order;
 mod page;
@@ -11,13 +14,11 @@ mod settings;
 mod unsettled;
 mod window;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Why};
+use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Returned, Why};
 use menzil_model::{ConnectionId, QueueId, Sequence, StorePurpose, Table};
 
-use crate::consumer::Taker;
 use crate::content::Holding;
 use crate::counters::Counters;
 use crate::releases::Releases;
@@ -27,15 +28,18 @@ use crate::spare::Spare;
 use crate::store::{Retention, Store};
 use mark::Marks;
 
+pub(crate) use consume_arguments::ConsumeArguments;
 pub(crate) use dying::Dying;
+pub(crate) use groups::{Group, Groups, Next};
 pub(crate) use index::{Body, Gone, Index, Remains, RunMax, Scanned, needs_of};
 pub(crate) use item::Item;
 pub(crate) use key::key_of;
+pub(crate) use line::Line;
 pub(crate) use order::{Order, place_at, time_of};
 pub(crate) use page::{Form, Page};
 pub(crate) use settings::{
     Arguments, Asked, DeadLetters, DelayedRetry, Overflow, RetryKind, Settings, compared,
-    parse_expiration,
+    is_quorum, parse_expiration,
 };
 pub(crate) use window::{FrozenWindow, Seen, Windows};
 
@@ -48,10 +52,11 @@ pub(crate) use window::{FrozenWindow, Seen, Windows};
 pub(crate) struct Queue {
     /// The counter of what arrives: where that is the order, the next sequence to give out.
     pub(crate) next_sequence: u64,
-    /// In the order of their turns.
-    pub(crate) consumers: VecDeque<Taker>,
+    pub(crate) line: Line,
     /// What the shard's memory for messages knows of it.
     pub(crate) content: Holding,
+    /// Where messages are in groups.
+    pub(crate) groups: Option<Box<Groups>>,
     pub(crate) counters: QueueCounters,
     pub(crate) mark: Marks,
     pub(crate) order: Order,
@@ -137,18 +142,25 @@ impl Queue {
         Self {
             index: Index::new(page_entries, definition.durable, shelf),
             definition,
-            settings,
             content: Holding::default(),
             next_sequence: 1,
             mark: Marks::new(order),
             order,
             owner: None,
-            consumers: VecDeque::new(),
+            line: Line::new(
+                settings.single_active_consumer,
+                settings.group_header.is_some(),
+            ),
+            groups: settings
+                .group_header
+                .clone()
+                .map(|header| Box::new(Groups::new(header))),
             exclusive_consumer: false,
             dying: None,
             unused_since: 0,
             timer: None,
             counters: QueueCounters::default(),
+            settings,
             windows: None,
             store: None,
         }
@@ -248,6 +260,21 @@ impl Queue {
         self.index.is_durable_queue()
     }
 
+    /// Its type, in RabbitMQ's word.
+    pub(crate) fn type_name(&self) -> &'static str {
+        if is_quorum(&self.definition.arguments) {
+            "quorum"
+        } else {
+            "classic"
+        }
+    }
+
+    /// Whether it is a quorum queue with a single active consumer: such a queue of RabbitMQ has
+    /// no `basic.get`, and a consumer that asks to be the only one is one like any other.
+    pub(crate) fn is_single_active_quorum(&self) -> bool {
+        self.line.is_single_active() && is_quorum(&self.definition.arguments)
+    }
+
     /// An entry goes out to a consumer.
     #[inline]
     pub(crate) fn went_out(&mut self, item: &Item, shard: &mut Counters) {
@@ -298,8 +325,38 @@ impl Queue {
     fn settle(&mut self, sequence: Sequence, settled: &mut Settled<'_>) -> Option<bool> {
         let (releases, spare) = (&mut *settled.releases, &mut *settled.spare);
         let durable = self.index.settle(sequence, releases, spare)?;
+        self.settled(sequence);
         self.counters.acknowledged += 1;
         Some(durable)
+    }
+
+    /// An entry that was out is settled.
+    #[inline]
+    pub(crate) fn settled(&mut self, sequence: Sequence) {
+        if let Some(groups) = &mut self.groups {
+            groups.settled(sequence);
+        }
+    }
+
+    /// Puts an entry that was out back in its place.
+    pub(crate) fn put_back(&mut self, sequence: Sequence) -> bool {
+        let is_back = self.index.put_back(sequence);
+        if is_back && let Some(groups) = &mut self.groups {
+            groups.returned(sequence);
+        }
+        is_back
+    }
+
+    /// An entry that was out came back, counted; it may have to wait.
+    pub(crate) fn give_back(&mut self, returned: &Returned) -> bool {
+        let is_back = self.index.give_back(returned);
+        if is_back && let Some(groups) = &mut self.groups {
+            match returned.ready_at {
+                Some(_) => groups.settled(returned.sequence),
+                None => groups.returned(returned.sequence),
+            }
+        }
+        is_back
     }
 
     /// Whether it has a length limit.
@@ -377,7 +434,7 @@ impl Queue {
     /// When something is to happen by itself.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let lease = match self.settings.expires {
-            Some(time) if self.consumers.is_empty() => Some(self.unused_since + time),
+            Some(time) if self.line.is_unused() => Some(self.unused_since + time),
             _ => None,
         };
         let (expiry, retry) = match self.dying.as_deref() {
@@ -411,6 +468,10 @@ impl Queue {
             "entries of queue {} do not add up",
             self.definition.name
         );
+        if let Some(groups) = &self.groups {
+            let ready = self.index.ready().map(|item| item.sequence);
+            groups.check_invariants(ready, |sequence| self.index.is_out(sequence));
+        }
         for item in self.index.items() {
             assert!(self.order.counter(item.sequence) < self.next_sequence);
             assert!(self.definition.durable || !item.durable);

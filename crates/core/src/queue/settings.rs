@@ -5,10 +5,10 @@ mod asked;
 #[cfg(test)]
 mod tests;
 
-use menzil_model::{Escaped, Name, Table};
+use menzil_model::{Escaped, Name, Table, Value};
 
 use self::arguments::TTL_MAX;
-use crate::refusal::{Object, Refusal};
+use crate::refusal::Refusal;
 
 pub(crate) use arguments::Arguments;
 pub(crate) use asked::Asked;
@@ -198,33 +198,20 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
     ]
 }
 
-/// Arguments that this broker knows and does not act on, yet. Each goes from here with the
-/// change that makes it work.
-const UNSUPPORTED: &[&str] = &[
-    "x-single-active-consumer",
-    "x-consumer-timeout",
-    "x-group-header",
-];
-
 impl Settings {
     /// Reads and checks the arguments of a queue of that name.
     pub(crate) fn parse(queue: &Name, table: &Table) -> Result<Self, Refusal> {
         let asked = Asked::of(queue, table)?;
-        if let Some(argument) = not_yet(table) {
-            return Err(Refusal::UnsupportedArgument {
-                object: Object::Queue(queue.clone()),
-                argument,
-            });
-        }
         Ok(asked.resolve())
     }
 }
 
-/// An argument that is valid and does nothing yet.
-fn not_yet(table: &Table) -> Option<Name> {
-    let mut names = table.fields().map(|(name, _)| name);
-    let known = names.find(|name| UNSUPPORTED.iter().any(|known| known.as_bytes() == *name));
-    known.map(Name::cut)
+/// Whether a queue with these arguments is a quorum queue.
+pub(crate) fn is_quorum(arguments: &Table) -> bool {
+    matches!(
+        arguments.find(b"x-queue-type"),
+        Some(Value::LongString(b"quorum"))
+    )
 }
 
 /// Reads the `expiration` property: digits only, in range.

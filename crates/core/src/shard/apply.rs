@@ -148,7 +148,7 @@ impl Shard {
             } else {
                 message.clone()
             };
-            let reach = self.content.reach(!queue.consumers.is_empty());
+            let reach = self.content.reach(!queue.line.is_unused());
             if entry.queue.is_store()
                 && queue.is_read()
                 && let Some(message) = &content
@@ -156,6 +156,9 @@ impl Shard {
                 self.arrived.push((entry.queue, item, Arc::clone(message)));
             }
             queue.index.insert(item, content, reach);
+            if let Some(groups) = &mut queue.groups {
+                groups.came(item.sequence);
+            }
             let key = keys.as_deref().and_then(|keys| keys.in_queue(entry.queue));
             if let (Some(keys), Some(key)) = (keys.as_deref(), key) {
                 let (at, index) = (keys.at, if entry.durable { origin.index } else { 0 });
@@ -193,6 +196,9 @@ impl Shard {
         };
         queue.index.remove_ranges(ranges, &mut gone);
         let count = gone.count;
+        if let Some(groups) = &mut queue.groups {
+            groups.gone(ranges);
+        }
         let is_store = queue.store.is_some();
         let (queue, shard) = (&mut queue.counters, &mut self.counters);
         let (of_queue, of_shard) = match why {
@@ -238,6 +244,8 @@ impl Shard {
         else {
             return false;
         };
+        queue.settled(sequence);
+        let frees_group = queue.groups.is_some();
         match why {
             Why::Acknowledged => {
                 queue.counters.acknowledged += 1;
@@ -251,6 +259,9 @@ impl Shard {
                 queue.counters.rejected += 1;
                 self.counters.rejected += 1;
             }
+        }
+        if frees_group {
+            self.touch_at(at.0, at.1);
         }
         durable
     }

@@ -105,6 +105,9 @@ impl Shard {
             connection.channels.remove(&key.channel);
         }
         self.parked.retain(|parked| *parked != key);
+        if let Some(replies) = &channel.replies {
+            self.repliers.remove(&replies.name);
+        }
         if let Some(parked) = &channel.parked {
             self.leave_replay(parked);
         }

@@ -3,24 +3,14 @@
 use menzil_model::{Name, QueueId};
 
 use super::Shard;
-use crate::command::{ChannelKey, Consume};
+use crate::command::{ChannelKey, Consume, DIRECT_REPLY_TO};
 use crate::consumer::{Consumer, ConsumerId, Taker};
 use crate::effect::{Output, Reply};
 use crate::generated::generated_name;
-use crate::refusal::{Object, Refusal};
+use crate::queue::ConsumeArguments;
+use crate::refusal::Refusal;
+use crate::stopwatch::Stopwatch;
 use crate::turn::Turn;
-
-/// Consumer arguments that RabbitMQ has and this broker has not, yet.
-const UNSUPPORTED: [&str; 5] = [
-    "x-priority",
-    "x-consumer-timeout",
-    "x-stream-offset",
-    "x-stream-filter",
-    "x-stream-match-unfiltered",
-];
-
-/// What a client of RabbitMQ consumes from to get replies without a queue.
-pub(super) const DIRECT_REPLY_TO: &[u8] = b"amq.rabbitmq.reply-to";
 
 impl Shard {
     pub(super) fn consume(
@@ -29,8 +19,39 @@ impl Shard {
         key: ChannelKey,
         consume: Consume,
     ) -> Result<(), Refusal> {
+        let Some(channel) = self.channels.get(&key) else {
+            return Ok(());
+        };
+        let queue = self.queue_name(key, &consume.queue)?;
+        let consumer_tag = &consume.consumer_tag;
+        if !consumer_tag.is_empty() && channel.consumers.contains_key(consumer_tag) {
+            return Err(Refusal::ConsumerTagInUse(consumer_tag.clone()));
+        }
+        if channel.consumers.len() >= self.settings.consumers_per_channel_max {
+            let limit = self.settings.consumers_per_channel_max as u64;
+            return Err(Refusal::LimitReached {
+                what: "consumers per channel",
+                limit,
+            });
+        }
+        if queue.as_bytes() == DIRECT_REPLY_TO {
+            return self.consume_replies(turn, key, consume);
+        }
+        if self.wants_replies(&queue) {
+            return Err(Refusal::ReplyQueueConsumer(queue));
+        }
+        self.consume_queue(turn, key, &queue, consume)
+    }
+
+    fn consume_queue(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        queue: &Name,
+        consume: Consume,
+    ) -> Result<(), Refusal> {
         let Consume {
-            queue,
+            queue: _,
             consumer_tag,
             no_ack,
             exclusive,
@@ -41,43 +62,24 @@ impl Shard {
         let Some(channel) = self.channels.get(&key) else {
             return Ok(());
         };
-        let queue = self.queue_name(key, &queue)?;
-        if !consumer_tag.is_empty() && channel.consumers.contains_key(&consumer_tag) {
-            return Err(Refusal::ConsumerTagInUse(consumer_tag));
-        }
-        if queue.as_bytes() == DIRECT_REPLY_TO {
-            return Err(Refusal::DirectReplyTo);
-        }
-        let (id, name) = self.queue_for(key, &queue)?;
-        if channel.consumers.len() >= self.settings.consumers_per_channel_max {
-            let limit = self.settings.consumers_per_channel_max as u64;
-            return Err(Refusal::LimitReached {
-                what: "consumers per channel",
-                limit,
-            });
-        }
-        if let Some((argument, _)) = arguments
-            .fields()
-            .find(|(name, _)| UNSUPPORTED.iter().any(|known| known.as_bytes() == *name))
-        {
-            let argument = Name::cut(argument);
-            return Err(Refusal::UnsupportedArgument {
-                object: Object::Queue(name),
-                argument,
-            });
-        }
+        let (id, name) = self.queue_for(key, queue)?;
         let tag = if consumer_tag.is_empty() {
             generated_name("amq.ctag-", consume.entropy)
         } else {
             consumer_tag
         };
         let prefetch = channel.prefetch_next;
-        let Some(queue) = self.queues.get_mut(&id) else {
+        let Some(queue) = self.queues.get(&id) else {
             return Ok(());
         };
-        if queue.exclusive_consumer || (exclusive && !queue.consumers.is_empty()) {
+        let asked = ConsumeArguments::parse(&name, &arguments, queue.type_name())?;
+        let exclusive = exclusive && !queue.is_single_active_quorum();
+        let is_refused = queue.line.is_single_active() || !queue.line.is_unused();
+        if queue.exclusive_consumer || (exclusive && is_refused) {
             return Err(Refusal::ExclusiveUse(name));
         }
+        let timeout = asked.timeout.or(queue.settings.consumer_timeout);
+        let timeout = timeout.filter(|timeout| *timeout > 0 && !no_ack);
         let consumer_id = ConsumerId(self.next_consumer);
         self.next_consumer += 1;
         let durable = queue.definition.durable;
@@ -96,15 +98,18 @@ impl Shard {
             queue: id,
             no_ack,
             exclusive,
+            priority: asked.priority,
             prefetch,
             unsettled: 0,
+            stopwatch: timeout.map(|timeout| Box::new(Stopwatch::new(timeout))),
         };
         let place = self.consumers.insert(consumer_id, consumer);
         if let Some(queue) = self.queues.get_mut(&id) {
-            queue.consumers.push_back(Taker {
+            let taker = Taker {
                 consumer: consumer_id,
                 place,
-            });
+            };
+            queue.line.add(taker, asked.priority);
             queue.exclusive_consumer = exclusive;
         }
         if let Some(channel) = self.channels.get_mut(&key) {
@@ -130,12 +135,11 @@ impl Shard {
         consumer_tag: Name,
         nowait: bool,
     ) {
-        let consumer = self
-            .channels
-            .get(&key)
-            .and_then(|c| c.consumers.get(&consumer_tag))
-            .copied();
-        if let Some(consumer) = consumer {
+        let channel = self.channels.get(&key);
+        let consumer = channel.and_then(|c| c.consumers.get(&consumer_tag).copied());
+        if !self.cancel_replies(key, &consumer_tag)
+            && let Some(consumer) = consumer
+        {
             self.remove_consumer(turn, consumer);
         }
         turn.reply(
@@ -148,7 +152,7 @@ impl Shard {
 
     /// Takes a consumer away; an auto-delete queue goes with its last one.
     pub(super) fn remove_consumer(&mut self, turn: &mut Turn<'_>, id: ConsumerId) {
-        let Some(consumer) = self.consumers.remove(&id) else {
+        let Some(consumer) = self.take_consumer(id) else {
             return;
         };
         if let Some(channel) = self.channels.get_mut(&consumer.channel) {
@@ -157,11 +161,14 @@ impl Shard {
         let Some(queue) = self.queues.get_mut(&consumer.queue) else {
             return;
         };
-        queue.consumers.retain(|other| other.consumer != id);
+        queue.line.remove(id);
+        if let Some(groups) = &mut queue.groups {
+            groups.left(id);
+        }
         if consumer.exclusive {
             queue.exclusive_consumer = false;
         }
-        if queue.consumers.is_empty() {
+        if queue.line.is_unused() {
             queue.unused_since = turn.now;
             if queue.definition.auto_delete {
                 self.delete_queue(turn, consumer.queue);
@@ -176,8 +183,8 @@ impl Shard {
         let Some(queue) = self.queues.get_mut(&id) else {
             return;
         };
-        for taker in std::mem::take(&mut queue.consumers) {
-            let Some(consumer) = self.consumers.remove(&taker.consumer) else {
+        for taker in queue.line.take_all() {
+            let Some(consumer) = self.take_consumer(taker.consumer) else {
                 continue;
             };
             let key = consumer.channel;

@@ -107,6 +107,7 @@ impl Shard {
             return;
         };
         queue.dying.get_or_insert_default().push(sequence, why);
+        queue.settled(sequence);
         self.touch_at(id, place);
     }
 
@@ -121,7 +122,11 @@ impl Shard {
             dying.push(*sequence, why);
         }
         let has_to_wait = dying.retry_at().is_some();
-        queue.index.take_to_die(&ranges_of(sequences.clone()));
+        let ranges = ranges_of(sequences.clone());
+        queue.index.take_to_die(&ranges);
+        if let Some(groups) = &mut queue.groups {
+            groups.gone(&ranges);
+        }
         if has_to_wait {
             for sequence in sequences {
                 queue.index.strip_dying(sequence);
@@ -468,6 +473,7 @@ impl Shard {
                 ttl: None,
                 priority: properties.priority.unwrap_or_default(),
                 targets: queues,
+                replies: Vec::new(),
                 unroutable: false,
                 is_moved: true,
             },

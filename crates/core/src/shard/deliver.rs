@@ -12,7 +12,7 @@ use crate::consumer::{Consumer, ConsumerId, Taker};
 use crate::counters::Counters;
 use crate::deliveries::Delivery;
 use crate::effect::{Carried, Delivering, credit_bytes};
-use crate::queue::{Body, Item, Queue, Settled};
+use crate::queue::{Body, Group, Item, Queue, Settled};
 use crate::slots::{Place, Slots};
 use crate::turn::Turn;
 
@@ -28,16 +28,16 @@ impl<'a> Takers<'a, '_> {
     #[inline]
     pub(super) fn next(&self, queue: &mut Queue) -> Option<(Taker, &'a Consumer)> {
         let (at, taker, consumer) = self.find(queue)?;
-        queue.has_turn(at);
+        queue.line.has_turn(at);
         Some((taker, consumer))
     }
 
     /// The first consumer in the queue's line that can take one more, and where it stands.
     #[inline]
-    fn find(&self, queue: &Queue) -> Option<(usize, Taker, &'a Consumer)> {
+    pub(super) fn find(&self, queue: &Queue) -> Option<(usize, Taker, &'a Consumer)> {
         let mut at = 0;
         loop {
-            let taker = *queue.consumers.get(at)?;
+            let taker = *queue.line.takers().get(at)?;
             if let Some(consumer) = self.consumers.at(taker.place, taker.consumer)
                 && self.can_take(consumer)
             {
@@ -50,7 +50,7 @@ impl<'a> Takers<'a, '_> {
     /// Whether the consumer may have one more: its own prefetch, its channel's, and the
     /// credit of its connection.
     #[inline]
-    fn can_take(&self, consumer: &Consumer) -> bool {
+    pub(super) fn can_take(&self, consumer: &Consumer) -> bool {
         let (key, connection) = (consumer.channel, consumer.connection_place);
         let connection = self.connections.at(connection, key.connection);
         let channel = self.channels.at(consumer.channel_place, key);
@@ -64,6 +64,8 @@ impl<'a> Takers<'a, '_> {
 enum Halt {
     /// Nothing: it has no more that is here or nobody who could take it.
     End,
+    /// Its messages are in groups.
+    Grouped,
     /// Its head is to expire.
     Expired,
     /// The mark of deliveries is to be moved past this one.
@@ -73,14 +75,6 @@ enum Halt {
 }
 
 impl Queue {
-    /// Whoever stands there in the line has had its turn: it goes to the end.
-    #[inline]
-    fn has_turn(&mut self, at: usize) {
-        if self.consumers.len() > 1 {
-            self.consumers.rotate_left(at + 1);
-        }
-    }
-
     /// Why the head cannot be delivered at once.
     #[inline]
     fn halt(&self, now: u64) -> Option<Halt> {
@@ -111,6 +105,7 @@ struct Receiver<'a> {
 /// What deliveries leave behind in the shard.
 struct Outcome<'a> {
     counters: &'a mut Counters,
+    unarmed: &'a mut Vec<ConsumerId>,
     settled: Settled<'a>,
 }
 
@@ -146,9 +141,20 @@ impl<'a> Receiver<'a> {
         (queue, place): (&mut Queue, Place),
         outcome: &mut Outcome<'_>,
     ) {
-        let Some((item, content)) = queue.index.take_head() else {
-            return;
-        };
+        if let Some(taken) = queue.index.take_head() {
+            self.hand(turn, (queue, place), outcome, taken);
+        }
+    }
+
+    /// Hands over an entry that was taken out of the queue.
+    #[inline]
+    fn hand(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (queue, place): (&mut Queue, Place),
+        outcome: &mut Outcome<'_>,
+        (item, content): (Item, Option<Arc<Message>>),
+    ) {
         queue.went_out(&item, outcome.counters);
         let after = queue.delivered(&item);
         let tag = self.channel.next_tag();
@@ -173,7 +179,9 @@ impl<'a> Receiver<'a> {
             }
             return;
         }
-        self.consumer.unsettled += 1;
+        if self.consumer.went_out(tag, turn.now) {
+            outcome.unarmed.push(self.taker.consumer);
+        }
         self.channel.consumed_unsettled += 1;
         self.channel.deliveries.insert(Delivery {
             tag,
@@ -191,7 +199,7 @@ impl Shard {
         self.takers().can_take(consumer)
     }
 
-    fn takers(&self) -> Takers<'_, '_> {
+    pub(super) fn takers(&self) -> Takers<'_, '_> {
         Takers {
             consumers: &self.consumers,
             connections: &self.connections,
@@ -204,6 +212,7 @@ impl Shard {
         loop {
             match self.hand_out(turn, id, place) {
                 Halt::End => return,
+                Halt::Grouped => return self.pump_grouped(turn, id, place),
                 Halt::Expired => {
                     if !self.expire_now(turn, id) {
                         return;
@@ -226,7 +235,17 @@ impl Shard {
         let Some(queue) = self.queues.at_mut(place, id) else {
             return Halt::End;
         };
-        while !queue.consumers.is_empty() {
+        if queue.line.is_special() {
+            let consumers = &self.consumers;
+            queue.line.elect(|taker| {
+                let consumer = consumers.at(taker.place, taker.consumer);
+                consumer.is_some_and(|consumer| consumer.unsettled > 0)
+            });
+            if queue.groups.is_some() {
+                return Halt::Grouped;
+            }
+        }
+        while !queue.line.takers().is_empty() {
             let halt = queue.halt(turn.now);
             if let Some(Halt::End | Halt::Expired) = halt {
                 return halt.unwrap_or(Halt::End);
@@ -241,11 +260,11 @@ impl Shard {
             };
             if let Some(halt) = halt {
                 // The consumer gets the next turn.
-                queue.consumers.rotate_left(at);
+                queue.line.is_next(at);
                 return halt;
             }
-            queue.has_turn(at);
-            let is_alone = queue.consumers.len() == 1;
+            queue.line.has_turn(at);
+            let is_alone = queue.line.takers().len() == 1;
             let Some(mut receiver) = Receiver::find(
                 taker,
                 &mut self.consumers,
@@ -256,6 +275,7 @@ impl Shard {
             };
             let mut outcome = Outcome {
                 counters: &mut self.counters,
+                unarmed: &mut self.unarmed,
                 settled: Settled {
                     releases: &mut self.releases,
                     spare: &mut self.spare,
@@ -275,13 +295,56 @@ impl Shard {
         Halt::End
     }
 
+    /// Gives a consumer an entry of a group, whose message is here. False where it could not be.
+    pub(super) fn give(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (id, place): (QueueId, Place),
+        (sequence, group): (Sequence, Group),
+        taker: Taker,
+    ) -> bool {
+        let Some(mut receiver) = Receiver::find(
+            taker,
+            &mut self.consumers,
+            &mut self.connections,
+            &mut self.channels,
+        ) else {
+            return false;
+        };
+        let Some(queue) = self.queues.at_mut(place, id) else {
+            return false;
+        };
+        let Some(taken) = queue.index.take_out(sequence) else {
+            return false;
+        };
+        if let Some(groups) = &mut queue.groups {
+            let holder = (!receiver.consumer.no_ack).then_some(taker.consumer);
+            groups.went_out(sequence, group, holder);
+        }
+        let mut outcome = Outcome {
+            counters: &mut self.counters,
+            unarmed: &mut self.unarmed,
+            settled: Settled {
+                releases: &mut self.releases,
+                spare: &mut self.spare,
+                settling: &mut self.settling,
+            },
+        };
+        receiver.hand(turn, (queue, place), &mut outcome, taken);
+        true
+    }
+
     /// Notes a delivery that its consumer is to settle.
-    pub(super) fn note_out(&mut self, taker: Taker, delivery: Delivery) {
+    pub(super) fn note_out(&mut self, now: u64, taker: Taker, delivery: Delivery) {
         let Some(consumer) = self.consumers.at_mut(taker.place, taker.consumer) else {
             return;
         };
-        consumer.unsettled += 1;
+        let is_unarmed = consumer.went_out(delivery.tag, now);
         let (place, key) = (consumer.channel_place, consumer.channel);
+        if is_unarmed {
+            self.unarmed.push(taker.consumer);
+            self.touch_at(delivery.queue, delivery.queue_place);
+        }
         if let Some(channel) = self.channels.at_mut(place, key) {
             channel.consumed_unsettled += 1;
             channel.deliveries.insert(delivery);
@@ -295,25 +358,32 @@ impl Shard {
         }
     }
 
-    /// Takes the head out of the queue, with the mark that says so in the journal first.
+    /// Takes an entry out of the queue, the head or `which`, with the mark that says so in the journal first.
     /// Returns it, the index that its delivery waits for, and its message where the entry does
     /// not hold it any more.
     pub(super) fn take_out(
         &mut self,
         turn: &mut Turn<'_>,
-        id: QueueId,
-        place: Place,
+        (id, place): (QueueId, Place),
+        which: Option<(Sequence, Group)>,
     ) -> Option<(Item, u64, Option<Arc<Message>>)> {
-        let queue = self.queues.at(place, id)?;
-        let (sequence, durable) = queue
-            .index
-            .head()
-            .map(|head| (head.sequence, head.durable))?;
+        let queue = self.queues.at_mut(place, id)?;
+        let item = match which {
+            None => queue.index.head().copied(),
+            Some((sequence, _)) => queue.index.entry(sequence).map(|(item, ..)| item),
+        };
+        let (sequence, durable) = item.map(|item| (item.sequence, item.durable))?;
         if durable && queue.mark.due(sequence).is_some() {
             self.reserve_delivering(turn, id, sequence);
         }
         let queue = self.queues.at_mut(place, id)?;
-        let (item, content) = queue.index.take_head()?;
+        let (item, content) = match which {
+            None => queue.index.take_head()?,
+            Some(_) => queue.index.take_out(sequence)?,
+        };
+        if let (Some((_, group)), Some(groups)) = (which, &mut queue.groups) {
+            groups.went_out(sequence, group, None);
+        }
         queue.went_out(&item, &mut self.counters);
         Some((item, queue.delivered(&item), content))
     }

@@ -10,8 +10,8 @@ use crate::log::Log;
 use crate::settling::ranges_of;
 use crate::turn::Turn;
 
-/// Entries that one turn expires; the rest follow in the next.
-const EXPIRED_AT_ONCE: usize = 1000;
+/// Entries, and consumers, that one turn expires; the rest follow in the next.
+pub(super) const EXPIRED_AT_ONCE: usize = 1000;
 
 impl Shard {
     /// When [`Shard::expire`] is due, in milliseconds since 1970.
@@ -25,7 +25,9 @@ impl Shard {
         {
             return Some(0);
         }
-        self.timers.first().map(|(at, _)| *at)
+        let of_consumers = self.consumer_timers.first().map(|(at, _)| *at);
+        let of_queues = self.timers.first().map(|(at, _)| *at);
+        of_queues.into_iter().chain(of_consumers).min()
     }
 
     /// Does what is due. Work is bounded; where more is due [`Shard::deadline`] says so.
@@ -50,6 +52,7 @@ impl Shard {
                 self.reset_timer(queue);
             }
         }
+        self.time_out_consumers(&mut turn);
         self.resume_moves();
         self.settle_down(&mut turn);
         self.finish(turn.log);
@@ -62,7 +65,7 @@ impl Shard {
 
     fn lease_ended(&self, id: QueueId, now: u64) -> bool {
         self.queues.get(&id).is_some_and(|queue| {
-            queue.consumers.is_empty()
+            queue.line.is_unused()
                 && queue
                     .settings
                     .expires

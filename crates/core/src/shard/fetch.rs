@@ -6,13 +6,13 @@ use menzil_model::fact::{Range, Ranges, Why};
 use menzil_model::{Fact, Message, QueueId, Sequence};
 
 use super::Shard;
-use crate::effect::Effect;
+use crate::effect::{Effect, Wanted};
 use crate::queue::{Body, RunMax};
 use crate::slots::Place;
 use crate::turn::Turn;
 
 /// Messages that are asked for at once.
-const RUN_MESSAGES_MAX: usize = 512;
+pub(super) const RUN_MESSAGES_MAX: usize = 512;
 
 impl Shard {
     /// Whether the message of the head is in memory; asks the driver for it, and some behind
@@ -46,6 +46,11 @@ impl Shard {
             return;
         };
         let wanted = queue.index.ask(max);
+        self.fetch(turn, id, wanted);
+    }
+
+    /// Has the driver read these.
+    pub(super) fn fetch(&mut self, turn: &mut Turn<'_>, id: QueueId, wanted: Vec<Wanted>) {
         if !wanted.is_empty() {
             let spare = self.spare.take(wanted.len());
             turn.effects.effect(Effect::Fetch {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use menzil_model::{ConnectionId, Name, QueueId};
 
 use super::Shard;
+use super::groups::Found;
 use super::returns::counted_properties;
 use crate::channel::{Parked, Waiting};
 use crate::command::ChannelKey;
@@ -22,8 +23,14 @@ impl Shard {
         queue: &Name,
         no_ack: bool,
     ) -> Result<(), Refusal> {
-        let (id, _) = self.queue_for(key, queue)?;
+        if self.wants_replies(queue) {
+            return Err(Refusal::ReplyQueueGet(queue.clone()));
+        }
+        let (id, name) = self.queue_for(key, queue)?;
         if let Some(queue) = self.queues.get_mut(&id) {
+            if queue.is_single_active_quorum() {
+                return Err(Refusal::SingleActiveConsumer(name));
+            }
             queue.unused_since = turn.now;
         }
         self.expire_now(turn, id);
@@ -65,11 +72,26 @@ impl Shard {
         let Some(place) = self.queues.place(&id) else {
             return;
         };
-        if !self.has_content(turn, id, place) {
+        let is_grouped = (self.queues.at(place, id)).is_some_and(|queue| queue.groups.is_some());
+        let which = if is_grouped {
+            match self.find_free(turn, id, place) {
+                Found::Nothing => {
+                    turn.reply(key, false, 0, Reply::GetEmpty);
+                    return;
+                }
+                Found::Waits => {
+                    self.park(key, Waiting::Get { queue: id, no_ack });
+                    return;
+                }
+                Found::Entry(sequence, group) => Some((sequence, group)),
+            }
+        } else if self.has_content(turn, id, place) {
+            None
+        } else {
             self.park(key, Waiting::Get { queue: id, no_ack });
             return;
-        }
-        let Some((item, after, content)) = self.take_out(turn, id, place) else {
+        };
+        let Some((item, after, content)) = self.take_out(turn, (id, place), which) else {
             return;
         };
         let Some(queue) = self.queues.at(place, id) else {

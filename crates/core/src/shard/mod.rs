@@ -19,23 +19,26 @@ mod exchange;
 mod expire;
 mod fetch;
 mod get;
+mod groups;
 mod pass;
 mod policy;
 mod publish;
 mod queue;
 mod replay;
+mod reply;
 mod returns;
 mod route;
 mod settle;
 mod store;
 mod summary;
+mod time_out;
 mod transaction;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hint::black_box;
 use std::sync::Arc;
 
-use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Message, Name, QueueId};
+use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Fact, Map, Message, Name, QueueId};
 
 use crate::channel::{Channel, Mode};
 use crate::command::{ChannelKey, Command, PublishRef, Request};
@@ -82,6 +85,9 @@ pub struct ShardSettings {
     /// Bodies up to this size are copied beside their envelope and journaled with it; larger
     /// ones go in chunks of this size.
     pub chunk_bytes: usize,
+    /// Bytes of direct replies that may wait in one connection's outbox beyond those of
+    /// deliveries; what is over is lost.
+    pub reply_bytes_max: u64,
     /// Consumers of one channel.
     pub consumers_per_channel_max: usize,
     /// `x-death` headers that a client wrote go on counting, as before RabbitMQ 4.
@@ -98,6 +104,7 @@ impl Default for ShardSettings {
             credit_bytes: 1 << 20,
             transaction_bytes_max: 64 << 20,
             chunk_bytes: 1 << 20,
+            reply_bytes_max: 64 << 20,
             consumers_per_channel_max: 65_535,
             dead_letter_counts_client_headers: false,
         }
@@ -154,9 +161,15 @@ pub struct Shard {
     touched: VecDeque<(QueueId, Place)>,
     /// Stores that messages came to since the last [`Shard::finish`].
     grown: Vec<QueueId>,
+    /// Who gets direct replies, by the name that they are published to.
+    repliers: Map<Name, ChannelKey>,
     /// Channels that wait for the journal.
     parked: Vec<ChannelKey>,
     timers: BTreeSet<(u64, QueueId)>,
+    /// When consumers are to be looked at that may not leave deliveries unsettled for ever.
+    consumer_timers: BTreeSet<(u64, ConsumerId)>,
+    /// Consumers that are to be in these timers at the end of the turn.
+    unarmed: Vec<ConsumerId>,
     policies: Policies,
     sweep: policy::Sweep,
     letters: dead_letter::Letters,
@@ -195,8 +208,11 @@ impl Shard {
             spare: Spare::default(),
             touched: VecDeque::new(),
             grown: Vec::new(),
+            repliers: Map::default(),
             parked: Vec::new(),
             timers: BTreeSet::new(),
+            consumer_timers: BTreeSet::new(),
+            unarmed: Vec::new(),
             policies: Policies::default(),
             sweep: policy::Sweep::default(),
             letters: dead_letter::Letters::default(),
@@ -439,6 +455,7 @@ impl Shard {
     }
 
     /// Delivers and expires until nothing is left to do now.
+    #[inline]
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
         if !self.replays.is_empty() {
             self.advance_replays(turn);
@@ -481,6 +498,7 @@ impl Shard {
         if self.has_refused() {
             self.wake_refused(id);
         }
+        self.arm_stopwatches();
     }
 
     /// Answers a request that failed and closes what the refusal says.

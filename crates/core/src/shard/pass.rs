@@ -144,7 +144,7 @@ impl Shard {
             queue.next_sequence = entry.sequence.0 + 1;
         }
         queue.counters.entered += 1;
-        let reach = self.content.reach(!queue.consumers.is_empty());
+        let reach = self.content.reach(!queue.line.is_unused());
         let item = passage.item(entry);
         queue
             .index
@@ -195,7 +195,7 @@ impl Shard {
         let Some(queue) = self.queues.at_mut(place, id) else {
             return false;
         };
-        if queue.index.ready_count() > 0 || queue.consumers.is_empty() {
+        if queue.index.ready_count() > 0 || queue.line.takers().is_empty() {
             return false;
         }
         let sequence = if passage.route.has_terms {
@@ -265,7 +265,13 @@ impl Shard {
                 self.settling.add_unasked(id, sequence);
             }
         } else {
-            self.go_out(passage, (id, place), &entry, (taker, delivery_tag));
+            self.go_out(
+                turn.now,
+                passage,
+                (id, place),
+                &entry,
+                (taker, delivery_tag),
+            );
         }
         true
     }
@@ -274,6 +280,7 @@ impl Shard {
     #[inline]
     fn go_out(
         &mut self,
+        now: u64,
         passage: &mut Passage<'_>,
         (id, place): (QueueId, Place),
         entry: &Entry,
@@ -292,6 +299,6 @@ impl Shard {
             sequence: entry.sequence,
             consumer: Some(taker),
         };
-        self.note_out(taker, delivery);
+        self.note_out(now, taker, delivery);
     }
 }

@@ -116,7 +116,20 @@ impl Shard {
             Mode::Plain | Mode::Transaction(_) => None,
         };
         let transactional = matches!(channel.mode, Mode::Transaction(_));
-        let unroutable = route.is_unroutable();
+        let changed;
+        let kept = match route.named.as_deref() {
+            None => publish,
+            Some(properties) => {
+                changed = PublishRef {
+                    properties,
+                    ..*publish
+                };
+                &changed
+            }
+        };
+        let is_reply = !route.replies.is_empty();
+        let is_answered = is_reply && (transactional || self.reply_with(turn, kept, route));
+        let unroutable = route.is_unroutable() && !is_answered;
         if unroutable && !publish.mandatory {
             self.counters.unroutable_dropped += 1;
         }
@@ -127,20 +140,19 @@ impl Shard {
         }
         let is_held = transactional && (publish.mandatory || !unroutable);
         if route.queues.is_empty() && !is_held {
+            self.counters.routed += u64::from(is_answered);
             self.confirm(turn, key, confirm, 0, true);
             return Ok(());
         }
-        if !transactional
-            && let Some(passage) = self.depart(turn, publish, route, confirm.is_some())
-        {
+        if !transactional && let Some(passage) = self.depart(turn, kept, route, confirm.is_some()) {
             self.confirm(turn, key, confirm, passage.index(), true);
             self.arrive(turn, passage);
             return Ok(());
         }
-        let message = if route.queues.is_empty() {
+        let message = if unroutable && route.queues.is_empty() {
             publish.message(self.settings.chunk_bytes)
         } else {
-            self.message_of(publish, route)
+            self.message_of(kept, route)
         };
         let message = Arc::new(message);
         let held = HeldPublish {
@@ -149,6 +161,7 @@ impl Shard {
             ttl: route.ttl,
             priority: route.priority,
             targets: route.queues.clone(),
+            replies: route.replies.clone(),
             unroutable: unroutable && publish.mandatory,
             is_moved: false,
         };
@@ -440,7 +453,8 @@ impl Shard {
             Some(own.min(shared))
         };
         queue
-            .consumers
+            .line
+            .takers()
             .iter()
             .filter_map(room)
             .fold(0, u64::saturating_add)

@@ -5,11 +5,12 @@ use menzil_model::{Fact, Name, QueueId, Table, Value};
 
 use super::Shard;
 use super::exchange::{Gone, ensure_room};
-use crate::command::{ChannelKey, QueueBind, QueueDeclare};
+use super::reply::is_reply_name;
+use crate::command::{ChannelKey, DIRECT_REPLY_TO, QueueBind, QueueDeclare};
 use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag};
 use crate::generated::generated_name;
-use crate::queue::{Queue, Settings, compared};
+use crate::queue::{Queue, Settings, compared, is_quorum};
 use crate::refusal::{Object, Refusal};
 use crate::replay::Asker;
 use crate::topology::check_binding;
@@ -54,6 +55,9 @@ impl Shard {
         declare: QueueDeclare,
     ) -> Result<(), Refusal> {
         let nowait = declare.nowait;
+        if declare.queue.as_bytes().starts_with(DIRECT_REPLY_TO) {
+            return self.find_replier(turn, key, declare.queue, nowait);
+        }
         let (id, name) = if declare.passive {
             self.queue_named(key, declare.queue)?
         } else {
@@ -68,7 +72,30 @@ impl Shard {
         let reply = Reply::QueueDeclareOk {
             queue: name,
             message_count: count(queue.index.ready_count()),
-            consumer_count: count(queue.consumers.len() as u64),
+            consumer_count: count(queue.line.count() as u64),
+        };
+        turn.reply(key, nowait, self.topology_index, reply);
+        Ok(())
+    }
+
+    /// Tells whether somebody wants replies under that name. No queue is ever made of it.
+    fn find_replier(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        name: Name,
+        nowait: bool,
+    ) -> Result<(), Refusal> {
+        if name.as_bytes() != DIRECT_REPLY_TO && !self.wants_replies(&name) {
+            return Err(Refusal::NotFound(Object::Queue(name)));
+        }
+        if let Some(channel) = self.channels.get_mut(&key) {
+            channel.last_queue = Some(name.clone());
+        }
+        let reply = Reply::QueueDeclareOk {
+            queue: name,
+            message_count: 0,
+            consumer_count: 1,
         };
         turn.reply(key, nowait, self.topology_index, reply);
         Ok(())
@@ -171,7 +198,7 @@ impl Shard {
                 if if_empty && queue.index.ready_count() > 0 {
                     return Err(Refusal::NotEmpty(name));
                 }
-                if if_unused && !queue.consumers.is_empty() {
+                if if_unused && !queue.line.is_unused() {
                     return Err(Refusal::InUse(Object::Queue(name)));
                 }
                 let ready = queue.index.ready_count();
@@ -211,6 +238,11 @@ impl Shard {
         name: &Name,
         nowait: bool,
     ) -> Result<(), Refusal> {
+        if self.wants_replies(name) {
+            let reply = Reply::QueuePurgeOk { message_count: 0 };
+            turn.reply(key, nowait, 0, reply);
+            return Ok(());
+        }
         let (id, _) = self.queue_for(key, name)?;
         let Some(queue) = self.queues.get(&id) else {
             return Ok(());
@@ -241,6 +273,9 @@ impl Shard {
     /// The name of the queue to bind or unbind; from the default exchange nothing is.
     fn bound_queue_name(&self, key: ChannelKey, bind: &QueueBind) -> Result<Name, Refusal> {
         let name = self.queue_name(key, &bind.queue)?;
+        if is_reply_name(name.as_bytes()) {
+            return Err(Refusal::ReplyQueueBinding);
+        }
         if bind.exchange.is_empty() {
             return Err(Refusal::DefaultExchange);
         }
@@ -363,13 +398,6 @@ fn check_equivalent(queue: &Queue, key: ChannelKey, declare: &QueueDeclare) -> R
         )?;
     }
     Ok(())
-}
-
-fn is_quorum(arguments: &Table) -> bool {
-    matches!(
-        arguments.find(b"x-queue-type"),
-        Some(Value::LongString(b"quorum"))
-    )
 }
 
 /// Whether a queue that is not there yet can be as it is asked for.

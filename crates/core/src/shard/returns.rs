@@ -63,7 +63,7 @@ impl Shard {
         if item.durable {
             self.settling.add_returned(id, returned);
         }
-        queue.index.give_back(&returned)
+        queue.give_back(&returned)
     }
 
     /// Makes entries ready whose delay is over.

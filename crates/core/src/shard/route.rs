@@ -3,7 +3,6 @@
 use menzil_model::{Name, Properties, QueueId};
 
 use super::Shard;
-use super::consume::DIRECT_REPLY_TO;
 use crate::command::{ChannelKey, PublishRef};
 use crate::queue::{Order, parse_expiration};
 use crate::refusal::{Object, Refusal};
@@ -67,20 +66,21 @@ impl Shard {
         route.atomic = is_atomic(&exchange.arguments);
         let exchange = exchange.id;
         let properties = Properties::parse(publish.properties).unwrap_or_default();
+        let named = self.with_reply_name(key, &properties)?;
         route.ttl = properties.expiration.map(parse_expiration).transpose()?;
         route.persistent = properties.is_persistent();
         route.priority = properties.priority.unwrap_or_default();
         route.is_plain = properties.headers.is_none();
-        if properties.reply_to == Some(DIRECT_REPLY_TO) {
-            return Err(Refusal::NoReplyConsumer);
-        }
         let keys = RoutingKeys::new(publish.routing_key, &properties)?;
         if let Some(given) = properties.user_id {
             self.check_user(key, given)?;
         }
-        route.stripped = properties
-            .headers
-            .and_then(|_| strip_bcc(publish.properties));
+        let as_named = named.as_deref().unwrap_or(publish.properties);
+        route.stripped = properties.headers.and_then(|_| strip_bcc(as_named));
+        route.named = named;
+        if publish.exchange.is_empty() {
+            self.find_repliers(keys.iter(), route);
+        }
         if route.is_plain && self.find_way(publish, route) {
             return Ok(());
         }
@@ -128,6 +128,7 @@ impl Shard {
                 continue;
             };
             known.is_unlimited &= !queue.is_limited() && queue.settings.deduplication.is_none();
+            known.is_unlimited &= queue.groups.is_none();
             known.is_durable |= queue.is_durable();
             known.has_terms |= queue.settings.message_ttl.is_some();
             known.has_terms |= queue.order != Order::Arrival;

@@ -66,7 +66,7 @@ impl Shard {
                     channel.consumed_unsettled -= 1;
                 }
                 if let Some(consumer) = &mut consumer {
-                    consumer.unsettled -= 1;
+                    consumer.came_back(delivery.tag);
                 }
                 if let Some(queue) = &mut queue
                     && queue.acknowledge(delivery.sequence, &mut settled)
@@ -82,7 +82,8 @@ impl Shard {
                     Err(refusal) => break Some(refusal),
                 }
             };
-            if consumer.is_some() {
+            let frees_group = queue.is_some_and(|queue| queue.groups.is_some());
+            if consumer.is_some() || frees_group {
                 self.touch_at(first.queue, first.queue_place);
             }
             if let Some(refusal) = refusal {
@@ -184,7 +185,7 @@ impl Shard {
             self.touch_queues_of(key);
         }
         if let Some(consumer) = self.consumers.at_mut(taker.place, taker.consumer) {
-            consumer.unsettled -= 1;
+            consumer.came_back(delivery.tag);
             self.touch_at(delivery.queue, delivery.queue_place);
         }
     }
@@ -217,7 +218,7 @@ impl Shard {
         let is_back = if queue.settings.counts_returns {
             self.count_return(turn, (id, place), delivery.sequence, has_failed)
         } else {
-            queue.index.put_back(delivery.sequence)
+            queue.put_back(delivery.sequence)
         };
         if is_back {
             if let Some(queue) = self.queues.at_mut(place, id) {

@@ -103,7 +103,7 @@ impl Shard {
                 unsettled: queue.index.unsettled_count() + queue.index.delayed_count(),
                 delayed: queue.index.delayed_count(),
                 dying: queue.dying_count(),
-                consumers: queue.consumers.len() as u64,
+                consumers: queue.line.count() as u64,
                 ready_bytes: queue.index.ready_bytes(),
                 counters: queue.counters,
             })
@@ -176,18 +176,25 @@ impl Shard {
         for (id, queue) in self.queues.iter() {
             let expected = by_queue.get(id).copied().unwrap_or_default();
             assert_eq!(
-                queue.consumers.len() as u64,
+                queue.line.count() as u64,
                 expected,
                 "a queue's consumers are off"
             );
+            assert_eq!(queue.line.everyone().count(), queue.line.count());
+            queue.line.check_invariants(|taker| {
+                let consumer = self.consumers.at(taker.place, taker.consumer);
+                consumer.map_or(i64::MIN, |consumer| consumer.priority)
+            });
         }
         if !self.touched.is_empty() {
             return;
         }
         for queue in self.queues.values() {
-            let stuck = matches!(queue.index.next(), Some((_, crate::queue::Body::Here)))
+            let stuck = queue.groups.is_none()
+                && matches!(queue.index.next(), Some((_, crate::queue::Body::Here)))
                 && queue
-                    .consumers
+                    .line
+                    .takers()
                     .iter()
                     .filter_map(|taker| self.consumers.get(&taker.consumer))
                     .any(|consumer| self.can_take(consumer));

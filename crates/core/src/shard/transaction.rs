@@ -11,7 +11,7 @@ use super::policy::DROPPED_AT_ONCE;
 use super::publish::{Intake, Pending, write_chunks};
 use crate::channel::{HeldPublish, HeldSettle, Mode, Transaction, Verdict};
 use crate::command::ChannelKey;
-use crate::effect::{Output, Reply};
+use crate::effect::{Carried, Output, Reply};
 use crate::refusal::Refusal;
 use crate::settling::ranges_of;
 use crate::turn::Turn;
@@ -94,10 +94,14 @@ impl Shard {
                 },
             );
         }
+        for held in &transaction.publishes {
+            self.send_replies(turn, &held.replies, Carried::Stored(&held.message));
+        }
         for held in &transaction.settles {
             if let Some(place) = self.channel_place(key) {
                 self.give_back_room((key, place), &held.delivery);
             }
+            self.touch(held.delivery.queue);
             if !self.is_recorded(held) {
                 self.carry_out(turn, &held.delivery, held.verdict);
             }

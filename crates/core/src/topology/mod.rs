@@ -35,6 +35,7 @@ mod weight;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use canonical::{Side, put_canonical};
 pub use carbon_copy::{RoutingKeys, strip_bcc};
 pub use criteria::{check_binding, check_exchange};
 pub(crate) use term::Term;

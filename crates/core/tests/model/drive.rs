@@ -325,6 +325,7 @@ impl Pair {
                     nowait: false,
                     arguments: arguments(&priority.into_iter().collect::<Vec<_>>()),
                     entropy: 0,
+                    reply_entropy: 0,
                 });
                 vec![on(*channel, qos), on(*channel, consume)]
             }

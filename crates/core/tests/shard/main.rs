@@ -9,8 +9,10 @@
 )]
 
 mod articles;
+mod consumers;
 mod dead_letters;
 mod deduplication;
+mod groups;
 mod hashes;
 mod history;
 mod outcomes;
@@ -18,7 +20,9 @@ mod policies;
 mod priorities;
 mod queues;
 mod replays;
+mod replies;
 mod returns;
 mod runs;
 mod stores;
 mod support;
+mod twin;

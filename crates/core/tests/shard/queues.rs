@@ -354,13 +354,6 @@ fn a_purge_holds_and_leaves_what_is_out() {
 }
 
 #[test]
-fn direct_reply_to_is_refused_by_name_until_it_exists() {
-    let mut world = World::new();
-    let seen = world.consume(key(1, 1), "amq.rabbitmq.reply-to", "t");
-    assert_eq!(seen, [Seen::Refused(Refusal::DirectReplyTo)]);
-}
-
-#[test]
 fn gets_that_nobody_reads_wait_for_credit_in_their_order() {
     let settings = ShardSettings {
         credit_bytes: 150,

@@ -285,7 +285,7 @@ impl World {
     }
 
     /// Effects, and behind them what comes of those that ask for messages.
-    fn answered(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
+    pub(crate) fn answered(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
         let (mut all, mut fetched) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
@@ -492,6 +492,36 @@ impl World {
         self.shard.check_invariants();
     }
 
+    /// A message with the header `group`, if that is not 0.
+    pub(crate) fn publish_to_group(
+        &mut self,
+        queue: &str,
+        body: &str,
+        group: u8,
+        persistent: bool,
+    ) -> Vec<Effect> {
+        let headers = arguments(&[("group", Value::U8(group))]);
+        let properties = Properties {
+            delivery_mode: Some(if persistent { 2 } else { 1 }),
+            headers: (group > 0).then(|| headers.as_bytes()),
+            ..Properties::default()
+        };
+        let mut bytes = Vec::new();
+        properties.write(&mut bytes);
+        let publish = Publish {
+            exchange: name(""),
+            routing_key: name(queue),
+            mandatory: false,
+            properties: Bytes::from(bytes),
+            body: vec![Bytes::copy_from_slice(body.as_bytes())],
+        };
+        let request = Request::Publish(publish);
+        self.execute(Command::Request {
+            channel: key(1, 1),
+            request,
+        })
+    }
+
     pub(crate) fn get(&mut self, queue: &str) -> Vec<Seen> {
         self.request(
             key(1, 1),
@@ -519,20 +549,46 @@ impl World {
     }
 
     pub(crate) fn consume(&mut self, channel: ChannelKey, queue: &str, tag: &str) -> Vec<Seen> {
+        let consume = self.consume_of(queue, tag);
+        self.request(channel, Request::Consume(consume))
+    }
+
+    pub(crate) fn consume_with(
+        &mut self,
+        channel: ChannelKey,
+        queue: &str,
+        tag: &str,
+        arguments: Table,
+    ) -> Vec<Seen> {
+        let consume = Consume {
+            arguments,
+            ..self.consume_of(queue, tag)
+        };
+        self.request(channel, Request::Consume(consume))
+    }
+
+    pub(crate) fn consume_of(&mut self, queue: &str, tag: &str) -> Consume {
         let entropy = self.entropy();
-        self.request(
-            channel,
-            Request::Consume(Consume {
-                queue: name(queue),
-                consumer_tag: name(tag),
-                no_local: false,
-                no_ack: false,
-                exclusive: false,
-                nowait: false,
-                arguments: Table::empty(),
-                entropy,
-            }),
-        )
+        Consume {
+            queue: name(queue),
+            consumer_tag: name(tag),
+            no_local: false,
+            no_ack: false,
+            exclusive: false,
+            nowait: false,
+            arguments: Table::empty(),
+            entropy,
+            reply_entropy: entropy + (1 << 64),
+        }
+    }
+
+    pub(crate) fn qos(&mut self, channel: ChannelKey, prefetch_count: u16) {
+        let qos = Request::Qos {
+            prefetch_size: 0,
+            prefetch_count,
+            global: false,
+        };
+        assert_eq!(self.request(channel, qos), [Seen::Reply(Reply::QosOk)]);
     }
 
     pub(crate) fn ack(&mut self, channel: ChannelKey, tag: u64) -> Vec<Seen> {

@@ -109,11 +109,7 @@ impl Index {
             }
             room = room.saturating_sub(bytes);
             held.asked = true;
-            wanted.push(Wanted {
-                sequence: held.item.sequence,
-                origin: held.item.origin,
-                chunks: held.item.extent.chunks,
-            });
+            wanted.push(held.item.wanted());
         }
         self.fetching.underway += u32::from(!wanted.is_empty());
         self.fetching.run = wanted.len() as u64;
@@ -160,7 +156,10 @@ impl Index {
     }
 }
 
-fn find(list: &mut std::collections::VecDeque<Held>, sequence: Sequence) -> Option<&mut Held> {
+pub(super) fn find(
+    list: &mut std::collections::VecDeque<Held>,
+    sequence: Sequence,
+) -> Option<&mut Held> {
     let first = list.front()?.sequence();
     // Where none has left from between, it is as far behind as its number says.
     let likely = usize::try_from(sequence.0.checked_sub(first.0)?).ok()?;

@@ -84,7 +84,8 @@ impl<'a> Arguments<'a> {
         self.table.find(argument.as_bytes())
     }
 
-    fn integer(&self, argument: &'static str) -> Result<Option<i128>, Refusal> {
+    /// A whole number of either sign.
+    pub(crate) fn integer(&self, argument: &'static str) -> Result<Option<i128>, Refusal> {
         let Some(value) = self.find(argument) else {
             return Ok(None);
         };
