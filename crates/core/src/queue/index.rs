@@ -383,6 +383,30 @@ impl Index {
         self.next_held().map(|held| &held.item)
     }
 
+    /// The message of the next entry to go out, where it is in memory.
+    pub(crate) fn content(&self) -> Option<&Arc<Message>> {
+        self.next_held()?.content.as_ref()
+    }
+
+    /// Whether that entry is there and ready.
+    pub(crate) fn has_ready(&self, sequence: Sequence) -> bool {
+        let before = Sequence(sequence.0.saturating_sub(1));
+        let next = self.ready_after(before).next();
+        next.is_some_and(|item| item.sequence == sequence)
+    }
+
+    /// Ready entries behind a place, in order, but those that came back to it.
+    pub(crate) fn ready_after(&self, place: Sequence) -> impl Iterator<Item = Item> {
+        let first = self.pages.partition_point(|page| page.last <= place);
+        let pages = self.pages.iter().skip(first);
+        let head = self.head.partition_point(|held| held.sequence() <= place);
+        (self.head.iter().skip(head).map(|held| held.item))
+            .chain(pages.flat_map(|page| page.items(self.durable)))
+            .chain(self.packed_tail_items())
+            .chain(self.tail.iter().map(|held| held.item))
+            .skip_while(move |item| item.sequence <= place)
+    }
+
     /// Ready entries in order.
     pub(crate) fn ready(&self) -> impl Iterator<Item = Item> {
         let pages = self.pages.iter();

@@ -148,7 +148,11 @@ impl Shard {
             } else {
                 message.clone()
             };
-            let reach = self.content.reach(!queue.line.is_unused());
+            let reach = if queue.delays() {
+                queue.reach_of_delay(item.sequence)
+            } else {
+                self.content.reach(!queue.line.is_unused())
+            };
             if entry.queue.is_store()
                 && queue.is_read()
                 && let Some(message) = &content
@@ -181,8 +185,14 @@ impl Shard {
             return;
         };
         let summary = entries.summary();
-        queue.note_place(summary.last);
+        if !queue.delays() {
+            queue.note_place(summary.last);
+        }
         queue.counters.entered += summary.count;
+        if let Some(groups) = &mut queue.groups {
+            let entries = entries.entries();
+            entries.for_each(|entry| groups.came(entry.sequence));
+        }
         queue.index.load(entries, summary);
     }
 
@@ -196,10 +206,10 @@ impl Shard {
         };
         queue.index.remove_ranges(ranges, &mut gone);
         let count = gone.count;
+        let is_store = queue.definition.id.is_store();
         if let Some(groups) = &mut queue.groups {
             groups.gone(ranges);
         }
-        let is_store = queue.store.is_some();
         let (queue, shard) = (&mut queue.counters, &mut self.counters);
         let (of_queue, of_shard) = match why {
             Why::Acknowledged => (&mut queue.acknowledged, &mut shard.acknowledged),

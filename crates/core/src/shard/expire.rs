@@ -7,6 +7,7 @@ use super::Shard;
 use crate::death::Reason;
 use crate::effect::Effects;
 use crate::log::Log;
+use crate::queue::Queue;
 use crate::settling::ranges_of;
 use crate::turn::Turn;
 
@@ -54,6 +55,7 @@ impl Shard {
         }
         self.time_out_consumers(&mut turn);
         self.resume_moves();
+        self.advance_replays(&mut turn);
         self.settle_down(&mut turn);
         self.finish(turn.log);
     }
@@ -76,6 +78,10 @@ impl Shard {
     /// Expires ready entries whose time has come. True where there were some: another entry
     /// may be the head now, and be here already.
     pub(super) fn expire_now(&mut self, turn: &mut Turn<'_>, id: QueueId) -> bool {
+        if id.is_store() && self.queues.get(&id).is_some_and(Queue::delays) {
+            self.send_due(turn, id);
+            return false;
+        }
         let has_aged = id.is_store() && self.drop_aged(turn.log, id, turn.now);
         self.expire_ready(turn, id) || has_aged
     }

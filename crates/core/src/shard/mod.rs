@@ -13,6 +13,7 @@ mod consume;
 mod dead_letter;
 mod deduplicate;
 mod define;
+mod delays;
 mod deliver;
 mod effective;
 mod exchange;
@@ -62,6 +63,7 @@ use crate::ways::Ways;
 
 pub use checkpoint::Frozen;
 pub use define::{Definition, Definitions};
+pub use delays::{Delay, DelaySummary, Stray};
 pub use effective::{Effective, Setting, SettingOrigin, SettingValue};
 pub use summary::{QueueSummary, Summary};
 
@@ -161,6 +163,8 @@ pub struct Shard {
     touched: VecDeque<(QueueId, Place)>,
     /// Stores that messages came to since the last [`Shard::finish`].
     grown: Vec<QueueId>,
+    /// Delayed messages that found no queue, for who looks.
+    strays: Vec<Stray>,
     /// Who gets direct replies, by the name that they are published to.
     repliers: Map<Name, ChannelKey>,
     /// Channels that wait for the journal.
@@ -208,6 +212,7 @@ impl Shard {
             spare: Spare::default(),
             touched: VecDeque::new(),
             grown: Vec::new(),
+            strays: Vec::new(),
             repliers: Map::default(),
             parked: Vec::new(),
             timers: BTreeSet::new(),
@@ -457,9 +462,7 @@ impl Shard {
     /// Delivers and expires until nothing is left to do now.
     #[inline]
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
-        if !self.replays.is_empty() {
-            self.advance_replays(turn);
-        }
+        self.note_arrivals(turn);
         self.allow_moves();
         self.settle_touched(turn);
     }

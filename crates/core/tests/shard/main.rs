@@ -12,6 +12,7 @@ mod articles;
 mod consumers;
 mod dead_letters;
 mod deduplication;
+mod delays;
 mod groups;
 mod hashes;
 mod history;

@@ -177,6 +177,11 @@ impl<'a> Batch<'a> {
         self.state.armed = self.deadline();
     }
 
+    /// Delayed messages that found no queue since the last time.
+    pub(crate) fn take_strays(&mut self) -> Vec<menzil_core::Stray> {
+        self.state.shard.take_strays()
+    }
+
     fn parts<'b>(
         &'b mut self,
         touched: &'b mut Touched,

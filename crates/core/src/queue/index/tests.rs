@@ -265,6 +265,7 @@ fn fetch(index: &mut Index, messages: usize, works: bool) -> Result<(), TestCase
     let max = RunMax {
         messages,
         bytes: 500,
+        below: Sequence(u64::MAX),
     };
     let wanted = index.ask(max);
     prop_assert!(wanted.len() <= messages);
