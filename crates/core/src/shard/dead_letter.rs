@@ -15,6 +15,7 @@ use super::publish::{Intake, Pending};
 use super::route::is_atomic;
 use crate::channel::HeldPublish;
 use crate::death::{self, Death, Notes, Reason};
+use crate::delay::delay_of;
 use crate::effect::Effect;
 use crate::queue::{DeadLetters, Dying, Overflow, Queue, Remains, RunMax};
 use crate::settling::ranges_of;
@@ -269,6 +270,7 @@ impl Shard {
         let max = RunMax {
             messages: RUN_MESSAGES_MAX,
             bytes: self.content.run_bytes(),
+            below: Sequence(u64::MAX),
         };
         let Some(queue) = self.queues.at_mut(place, id) else {
             return;
@@ -467,8 +469,13 @@ impl Shard {
         let keys = RoutingKeys::new(letter.routing_key(), &properties)
             .unwrap_or_else(|_| RoutingKeys::one(letter.routing_key()))
             .and(Notes::of(&letter).keys());
-        let _routed = (self.topology).route(definition.id, &keys, &properties, targets);
-        let mut queues = targets.queues().to_vec();
+        let delay = delay_of(&properties).unwrap_or_default();
+        let _routed = if delay > 0 {
+            (self.topology).route_delayed(definition.id, &keys, &properties, targets)
+        } else {
+            (self.topology).route(definition.id, &keys, &properties, targets)
+        };
+        let mut queues = [targets.queues(), targets.delays()].concat();
         if queues.is_empty() {
             return Address::Nowhere;
         }
@@ -479,7 +486,7 @@ impl Shard {
             }
             queues.retain(|id| {
                 let name = self.queues.get(id).map(|queue| &queue.definition.name);
-                name.is_some_and(|name| !death::is_cycle(&properties, name))
+                id.is_store() || name.is_some_and(|name| !death::is_cycle(&properties, name))
             });
             if queues.is_empty() {
                 return Address::Round;
@@ -498,6 +505,7 @@ impl Shard {
                 targets: queues,
                 replies: Vec::new(),
                 unroutable: false,
+                delay,
                 is_moved: true,
             },
             atomic,

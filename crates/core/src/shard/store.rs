@@ -16,6 +16,7 @@ const DROPPED_AT_ONCE: usize = 4096;
 impl Shard {
     /// Makes the hidden queues that an exchange asks for.
     pub(super) fn apply_stores_declared(&mut self, exchange: &ExchangeDefinition) {
+        self.apply_delays_declared(exchange);
         let id = QueueId::store_of(exchange.id, StorePurpose::Retention);
         let Some(retention) = Retention::of(exchange).filter(|_| !self.queues.contains_key(&id))
         else {

@@ -596,6 +596,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             delivery_tag,
             redelivered,
             message,
+            ..
         } => {
             return Event::Delivered {
                 channel,
@@ -610,6 +611,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             redelivered,
             message_count,
             message,
+            ..
         } => {
             return Event::Got {
                 channel,

@@ -452,6 +452,48 @@ fn limits_and_times_to_live_of_the_queue_hold() {
 }
 
 #[test]
+fn groups_hold_for_what_comes_before_what_was_looked_at() {
+    let mut world = World::new();
+    keep_all(&mut world, "x", "fanout");
+    for (priority, body) in [(1, "1"), (0, "2"), (1, "3")] {
+        let headers = arguments(&[("g", Value::LongString(b"same"))]);
+        let properties = Properties {
+            headers: Some(headers.as_bytes()),
+            priority: Some(priority),
+            delivery_mode: Some(2),
+            ..Properties::default()
+        };
+        world.publish_with("x", "", body, false, &properties);
+    }
+    let table = arguments(&[
+        ("x-max-priority", Value::U8(2)),
+        ("x-group-header", Value::LongString(b"g")),
+    ]);
+    world.declare_with("q", true, table);
+    for body in ["a", "b"] {
+        world.publish("", "q", body);
+    }
+    world.open(key(1, 2));
+    let qos = Request::Qos {
+        prefetch_size: 0,
+        prefetch_count: 1,
+        global: false,
+    };
+    world.request(key(1, 2), qos);
+    let mut delivered = world.consume(key(1, 2), "q", "one");
+    replay(&mut world, ("q", "x", ""), FIRST);
+    for tag in 1..=4 {
+        delivered.extend(world.ack(key(1, 2), tag));
+    }
+    let bodies = delivered.into_iter().filter_map(|seen| match seen {
+        Seen::Delivered { body, .. } => Some(body),
+        _ => None,
+    });
+    assert_eq!(bodies.collect::<Vec<_>>(), ["a", "1", "3", "b", "2"]);
+    check_references(&world);
+}
+
+#[test]
 fn a_message_lives_as_long_as_it_would_have_but_history_lives_anew() {
     let mut world = World::new();
     keep_all(&mut world, "x", "fanout");
