@@ -144,6 +144,12 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
                 join(&[b"invalid arg ", &what, kind.as_bytes()]),
             )
         }
+        Refusal::DelayedType => failed(
+            "Invalid argument, 'x-delayed-type' must be an existing exchange type".to_owned(),
+        ),
+        Refusal::DelayedTwice => failed(
+            "Invalid argument, 'x-delayed-message' can't be used for 'x-delayed-type'".to_owned(),
+        ),
         Refusal::InvalidHistoryLength { value } => failed(format!(
             "Invalid argument {value}, 'x-recent-history-length' must be a positive integer"
         )),

@@ -70,6 +70,8 @@ pub(crate) struct HeldPublish {
     pub(crate) persistent: bool,
     pub(crate) ttl: Option<u64>,
     pub(crate) priority: u8,
+    /// How long it is to wait in the stores of delays that are among the targets.
+    pub(crate) delay: u64,
     pub(crate) targets: Vec<QueueId>,
     /// Those who wait for it as a reply.
     pub(crate) replies: Vec<Name>,
@@ -95,6 +97,8 @@ pub(crate) enum Verdict {
     Reject,
     /// Back to its place.
     Requeue,
+    /// Back to its place, and a failure.
+    Fail,
 }
 
 /// What a parked channel waits for.

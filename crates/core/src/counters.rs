@@ -11,6 +11,14 @@ pub struct Counters {
     pub unroutable_dropped: u64,
     /// Publishes returned to their publisher.
     pub unroutable_returned: u64,
+    /// Publishes that an exchange keeps until they are due.
+    pub delayed: u64,
+    /// Of these, those that went on when they were due.
+    pub undelayed: u64,
+    /// Of these, those that found no queue.
+    pub unroutable_delayed: u64,
+    /// Delayed messages that were taken back.
+    pub delays_cancelled: u64,
     /// Publishes that a queue refused.
     pub refused: u64,
     /// Entries that were not stored because their queue had the message already.

@@ -10,6 +10,7 @@ mod consumer;
 mod content;
 mod counters;
 mod death;
+mod delay;
 mod deliveries;
 mod effect;
 mod equivalence;
@@ -47,8 +48,8 @@ pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};
 pub use scratch::Scratch;
 pub use shard::{
-    Definition, Definitions, Effective, Frozen, QueueSummary, Setting, SettingOrigin, SettingValue,
-    Shard, ShardSettings, Summary,
+    Definition, Definitions, Delay, DelaySummary, Effective, Frozen, QueueSummary, Setting,
+    SettingOrigin, SettingValue, Shard, ShardSettings, Stray, Summary,
 };
 pub use topology::{
     Grounds, Routed, RoutingKeys, Targets, Topology, check_binding, check_exchange, explain,

@@ -80,6 +80,10 @@ pub enum Refusal {
         /// Why, as RabbitMQ's term.
         reason: String,
     },
+    /// `x-delayed-type` is missing, or no text.
+    DelayedType,
+    /// `x-delayed-type` is `x-delayed-message`.
+    DelayedTwice,
     /// `x-recent-history-length` is no positive integer.
     InvalidHistoryLength {
         /// The value, as Erlang prints it.

@@ -105,6 +105,8 @@ pub(crate) struct Replay {
     pub(crate) back: Option<(Sequence, u64)>,
     /// From where on it looks then.
     pub(crate) next: Sequence,
+    /// What is before has to go, or is about to.
+    pub(crate) first: Sequence,
     /// What came since it began has this place or a later one: it is looked at as it comes.
     pub(crate) end: Sequence,
     /// It has to look into messages.
@@ -133,8 +135,8 @@ impl Replay {
     /// Where it begins.
     pub(crate) fn begin(&mut self, from: From) {
         (self.back, self.next) = match from {
-            From::First => (None, Sequence(0)),
-            From::Time(time) => (None, place_at(time)),
+            From::First => (None, self.first),
+            From::Time(time) => (None, place_at(time).max(self.first)),
             From::Last(count) => (Some((self.end, count)), self.end),
         };
     }

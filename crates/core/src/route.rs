@@ -31,6 +31,8 @@ pub(crate) struct Route {
     pub(crate) persistent: bool,
     pub(crate) ttl: Option<u64>,
     pub(crate) priority: u8,
+    /// How long it is to wait in exchanges that delay, in milliseconds; 0 where none keeps it.
+    pub(crate) delay: u64,
     /// All queues or none.
     pub(crate) atomic: bool,
     /// The properties as queues hold them, where these are not those that came.

@@ -76,7 +76,7 @@ impl Marks {
         Self {
             one: Mark::default(),
             classes: match order {
-                Order::Arrival | Order::Time => None,
+                Order::Arrival | Order::Time | Order::Due => None,
                 Order::Priority(_) => Some(Box::default()),
             },
         }

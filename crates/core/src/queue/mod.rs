@@ -16,7 +16,7 @@ mod window;
 
 use std::sync::Arc;
 
-use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Why};
+use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Returned, Why};
 use menzil_model::{ConnectionId, QueueId, Sequence, StorePurpose, Table};
 
 use crate::content::Holding;
@@ -38,8 +38,8 @@ pub(crate) use line::Line;
 pub(crate) use order::{Order, place_at, time_of};
 pub(crate) use page::{Form, Page};
 pub(crate) use settings::{
-    Arguments, Asked, DeadLetters, Overflow, RetryKind, Settings, compared, is_quorum,
-    parse_expiration,
+    Arguments, Asked, DeadLetters, DelayedRetry, Overflow, RetryKind, Settings, compared,
+    is_quorum, parse_expiration,
 };
 pub(crate) use window::{FrozenWindow, Seen, Windows};
 
@@ -67,7 +67,8 @@ pub(crate) struct Queue {
     pub(crate) settings: Settings,
     /// Owner of an exclusive queue.
     pub(crate) owner: Option<ConnectionId>,
-    /// Since when nobody used it; counts for `x-expires` while there is no consumer.
+    /// Since when nobody used it; counts for `x-expires` while there is no consumer. Of a store of
+    /// delays: before when nothing is to be sent on.
     pub(crate) unused_since: u64,
     /// The one consumer that asked to be alone.
     pub(crate) exclusive_consumer: bool,
@@ -173,14 +174,7 @@ impl Queue {
         page_entries: usize,
         shelf: Arc<Shelf>,
     ) -> Self {
-        let definition = QueueDefinition {
-            id: QueueId::store_of(exchange.id, StorePurpose::Retention),
-            name: exchange.name.clone(),
-            durable: exchange.durable,
-            exclusive: false,
-            auto_delete: false,
-            arguments: Table::empty(),
-        };
+        let definition = store_definition(exchange, StorePurpose::Retention);
         let store = Store {
             retention,
             readers: 0,
@@ -188,6 +182,19 @@ impl Queue {
         Self {
             order: Order::Time,
             store: Some(Box::new(store)),
+            ..Self::new(definition, Settings::default(), page_entries, shelf)
+        }
+    }
+
+    /// The hidden queue in which an exchange keeps what is not due.
+    pub(crate) fn store_of_delays(
+        exchange: &ExchangeDefinition,
+        page_entries: usize,
+        shelf: Arc<Shelf>,
+    ) -> Self {
+        let definition = store_definition(exchange, StorePurpose::Delay);
+        Self {
+            order: Order::Due,
             ..Self::new(definition, Settings::default(), page_entries, shelf)
         }
     }
@@ -233,6 +240,26 @@ impl Queue {
                 order::place_of(priority.min(max), self.next_sequence + pending)
             }
             Order::Time => Sequence(self.next_sequence.max(place_at(now).0) + pending),
+            Order::Due => self.place_due(now, self.next_sequence + pending),
+        }
+    }
+
+    /// A place for what is due then. Counters come again, but until then every place is free.
+    fn place_due(&self, due_at: u64, counter: u64) -> Sequence {
+        let may_be_taken = counter > order::TIME_COUNTER_MASK;
+        let mut places = order::places_due(due_at, counter);
+        let place = places.find(|place| !may_be_taken || !self.index.has_ready(*place));
+        place.unwrap_or_else(|| place_at(due_at))
+    }
+
+    /// How far back a delayed message may stand to stay in memory: only what is the next to go
+    /// on does, all others have time to be read again.
+    pub(crate) fn reach_of_delay(&self, place: Sequence) -> u64 {
+        let head = self.index.head();
+        if head.is_some_and(|head| place < head.sequence) {
+            u64::MAX
+        } else {
+            0
         }
     }
 
@@ -244,8 +271,7 @@ impl Queue {
 
     /// A place was given out.
     pub(crate) fn note_place(&mut self, sequence: Sequence) {
-        let next = self.order.counter(sequence).saturating_add(1);
-        self.next_sequence = self.next_sequence.max(next);
+        self.next_sequence = self.order.next_counter(sequence, self.next_sequence);
     }
 
     /// After recovery: what was noted as delivered may have been.
@@ -347,6 +373,18 @@ impl Queue {
         is_back
     }
 
+    /// An entry that was out came back, counted; it may have to wait.
+    pub(crate) fn give_back(&mut self, returned: &Returned) -> bool {
+        let is_back = self.index.give_back(returned);
+        if is_back && let Some(groups) = &mut self.groups {
+            match returned.ready_at {
+                Some(_) => groups.settled(returned.sequence),
+                None => groups.returned(returned.sequence),
+            }
+        }
+        is_back
+    }
+
     /// Whether it has a length limit.
     pub(crate) fn is_limited(&self) -> bool {
         self.settings.length_max.is_some() || self.settings.bytes_max.is_some()
@@ -379,7 +417,9 @@ impl Queue {
             || self.settings.expires.is_some()
             || self.next_expiry().is_some()
             || self.store.is_some()
+            || self.delays()
             || self.dying.is_some()
+            || self.index.has_delayed()
     }
 
     /// When the first ready entry leaves by itself, or earlier.
@@ -430,10 +470,17 @@ impl Queue {
             Some(dying) => (self.next_expiry(), dying.retry_at()),
             None => (self.next_expiry(), None),
         };
-        [lease, expiry, retry, self.ages_at()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            lease,
+            expiry,
+            retry,
+            self.ages_at(),
+            self.due_at(),
+            self.index.delayed_until(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Checks sums and order; for tests.
@@ -454,8 +501,21 @@ impl Queue {
             groups.check_invariants(ready, |sequence| self.index.is_out(sequence));
         }
         for item in self.index.items() {
-            assert!(self.order.counter(item.sequence) < self.next_sequence);
+            let counter = self.order.counter(item.sequence);
+            assert!(counter < self.next_sequence || self.delays());
             assert!(self.definition.durable || !item.durable);
         }
+    }
+}
+
+/// What the hidden queue of an exchange is to be.
+fn store_definition(exchange: &ExchangeDefinition, purpose: StorePurpose) -> QueueDefinition {
+    QueueDefinition {
+        id: QueueId::store_of(exchange.id, purpose),
+        name: exchange.name.clone(),
+        durable: exchange.durable,
+        exclusive: false,
+        auto_delete: false,
+        arguments: Table::empty(),
     }
 }

@@ -21,6 +21,8 @@ pub(crate) enum Order {
     Priority(u8),
     /// When they came to a store: what came first is first, and its place tells when.
     Time,
+    /// When they are due.
+    Due,
 }
 
 /// Bits of the counter below a priority: more than any queue counts.
@@ -29,6 +31,13 @@ const COUNTER_MASK: u64 = (1 << COUNTER_BITS) - 1;
 
 /// Bits of the counter below a time: places of one millisecond.
 const TIME_COUNTER_BITS: u32 = 22;
+pub(crate) const TIME_COUNTER_MASK: u64 = (1 << TIME_COUNTER_BITS) - 1;
+
+/// Places of one millisecond that are tried.
+const TRIES: u64 = 64;
+
+/// How far they are apart: messages of a transaction get theirs side by side.
+const TRY_STEP: u64 = 65_521;
 
 impl Order {
     /// That of a queue with that highest priority.
@@ -44,8 +53,30 @@ impl Order {
         match self {
             Self::Arrival | Self::Time => place.0,
             Self::Priority(_) => place.0 & COUNTER_MASK,
+            Self::Due => place.0 & TIME_COUNTER_MASK,
         }
     }
+
+    /// The counter behind that of a place, where it was at `next` before.
+    pub(crate) fn next_counter(self, place: Sequence, next: u64) -> u64 {
+        let counter = self.counter(place);
+        match self {
+            Self::Arrival | Self::Time | Self::Priority(_) => next.max(counter.saturating_add(1)),
+            // Of which only the lower bits are told.
+            Self::Due => next + ((counter + 1).wrapping_sub(next) & TIME_COUNTER_MASK),
+        }
+    }
+}
+
+/// Places for what is due at a time and came as the `counter`th, the first of which is almost
+/// always free: 22 bits of a counter come again.
+pub(crate) fn places_due(time: u64, counter: u64) -> impl Iterator<Item = Sequence> {
+    (0..).flat_map(move |later: u64| {
+        let first = place_at(time.saturating_add(later)).0;
+        (0..TRIES).map(move |nth| {
+            Sequence(first | counter.wrapping_add(nth * TRY_STEP) & TIME_COUNTER_MASK)
+        })
+    })
 }
 
 /// The place of what has that priority and comes as the `counter`th.

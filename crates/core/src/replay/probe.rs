@@ -23,6 +23,7 @@ fn takes_all(kind: ExchangeKind) -> bool {
     match kind {
         ExchangeKind::Fanout | ExchangeKind::RecentHistory => true,
         ExchangeKind::Direct
+        | ExchangeKind::Delayed
         | ExchangeKind::Topic
         | ExchangeKind::Headers
         | ExchangeKind::ConsistentHash
@@ -40,6 +41,7 @@ fn is_shared(kind: ExchangeKind) -> bool {
         | ExchangeKind::Random
         | ExchangeKind::LocalRandom => true,
         ExchangeKind::Direct
+        | ExchangeKind::Delayed
         | ExchangeKind::Topic
         | ExchangeKind::Headers
         | ExchangeKind::Fanout
@@ -55,7 +57,7 @@ impl Probe {
         binding: &Binding,
         name_of: impl Fn(Destination) -> Name,
     ) -> Option<Self> {
-        if takes_all(source.kind) {
+        if takes_all(source.routes_as()) {
             return None;
         }
         let target = match binding.destination {
@@ -70,7 +72,7 @@ impl Probe {
             targets: Targets::new(),
         };
         probe.topology.declare_exchange(probe.source.clone());
-        if is_shared(source.kind) {
+        if is_shared(source.routes_as()) {
             let mut others: Vec<_> = topology.ranked_bindings_from(source.id).collect();
             others.sort_by_key(|(rank, _)| *rank);
             for (_, other) in others {

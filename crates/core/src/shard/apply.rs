@@ -65,6 +65,13 @@ impl Shard {
             Fact::Seen { queue, keys } => self.apply_seen(queue, &keys),
             Fact::Settled { queue, ranges, why } => self.apply_settled(queue, &ranges, why),
             Fact::Delivering { queue, below } => self.apply_delivering(origin.index, queue, below),
+            Fact::Returned { queue, entries } => {
+                if let Some(queue) = self.queues.get_mut(&queue) {
+                    for returned in &entries {
+                        queue.index.give_back(returned);
+                    }
+                }
+            }
             Fact::Group(_) => debug_assert!(false, "groups do not nest"),
             Fact::Numbering { exchange, queue } => {
                 self.next_exchange = self.next_exchange.max(exchange);
@@ -127,6 +134,8 @@ impl Shard {
                 expires_at: entry.expires_at,
                 durable: entry.durable,
                 redelivered: false,
+                failed: 0,
+                acquired: 0,
             };
             let Some(queue) = self.queues.get_mut(&entry.queue) else {
                 self.releases.entry(&item);
@@ -139,7 +148,11 @@ impl Shard {
             } else {
                 message.clone()
             };
-            let reach = self.content.reach(!queue.line.is_unused());
+            let reach = if queue.delays() {
+                queue.reach_of_delay(item.sequence)
+            } else {
+                self.content.reach(!queue.line.is_unused())
+            };
             if entry.queue.is_store()
                 && queue.is_read()
                 && let Some(message) = &content
@@ -172,8 +185,14 @@ impl Shard {
             return;
         };
         let summary = entries.summary();
-        queue.note_place(summary.last);
+        if !queue.delays() {
+            queue.note_place(summary.last);
+        }
         queue.counters.entered += summary.count;
+        if let Some(groups) = &mut queue.groups {
+            let entries = entries.entries();
+            entries.for_each(|entry| groups.came(entry.sequence));
+        }
         queue.index.load(entries, summary);
     }
 
@@ -187,10 +206,10 @@ impl Shard {
         };
         queue.index.remove_ranges(ranges, &mut gone);
         let count = gone.count;
+        let is_store = queue.definition.id.is_store();
         if let Some(groups) = &mut queue.groups {
             groups.gone(ranges);
         }
-        let is_store = queue.store.is_some();
         let (queue, shard) = (&mut queue.counters, &mut self.counters);
         let (of_queue, of_shard) = match why {
             Why::Acknowledged => (&mut queue.acknowledged, &mut shard.acknowledged),
@@ -237,12 +256,19 @@ impl Shard {
         };
         queue.settled(sequence);
         let frees_group = queue.groups.is_some();
-        if why == Why::Acknowledged {
-            queue.counters.acknowledged += 1;
-            self.counters.acknowledged += 1;
-        } else {
-            queue.counters.rejected += 1;
-            self.counters.rejected += 1;
+        match why {
+            Why::Acknowledged => {
+                queue.counters.acknowledged += 1;
+                self.counters.acknowledged += 1;
+            }
+            Why::DeliveryLimit => {
+                queue.counters.limited += 1;
+                self.counters.limited += 1;
+            }
+            Why::Rejected | Why::Expired | Why::Overflow | Why::Purged | Why::Damaged => {
+                queue.counters.rejected += 1;
+                self.counters.rejected += 1;
+            }
         }
         if frees_group {
             self.touch_at(at.0, at.1);

@@ -15,6 +15,7 @@ use super::publish::{Intake, Pending};
 use super::route::is_atomic;
 use crate::channel::HeldPublish;
 use crate::death::{self, Death, Notes, Reason};
+use crate::delay::delay_of;
 use crate::effect::Effect;
 use crate::queue::{DeadLetters, Dying, Overflow, Queue, Remains, RunMax};
 use crate::settling::ranges_of;
@@ -134,14 +135,15 @@ impl Shard {
         }
     }
 
-    /// Takes what is over a limit from the head of a queue that dead-letters it.
-    fn shed(&mut self, id: QueueId, place: Place) {
+    /// Takes what is over a limit from the head of a queue that dead-letters it. True where there
+    /// was some: another entry is the head then.
+    fn shed(&mut self, id: QueueId, place: Place) -> bool {
         let Some(queue) = self.queues.at(place, id) else {
-            return;
+            return false;
         };
         let room = queue.room_to_die();
         if room == 0 || !queue.dead_letters() || !queue.sheds() || !queue.is_over(0, 0) {
-            return;
+            return false;
         }
         let (mut count, mut bytes) = (queue.index.ready_count(), queue.index.ready_bytes());
         let mut gone = Vec::new();
@@ -153,13 +155,14 @@ impl Shard {
             count -= 1;
             bytes -= item.extent.body_bytes;
         }
+        let sheds = !gone.is_empty();
         self.doom_ready(id, gone, Reason::MaxLength);
+        sheds
     }
 
     /// Moves what can be moved now. True where the queue is to be looked at again.
     pub(super) fn bury(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) -> bool {
-        self.shed(id, place);
-        let mut moved = false;
+        let mut moved = self.shed(id, place);
         loop {
             let Some(queue) = self.queues.at_mut(place, id) else {
                 return false;
@@ -267,6 +270,7 @@ impl Shard {
         let max = RunMax {
             messages: RUN_MESSAGES_MAX,
             bytes: self.content.run_bytes(),
+            below: Sequence(u64::MAX),
         };
         let Some(queue) = self.queues.at_mut(place, id) else {
             return;
@@ -313,6 +317,7 @@ impl Shard {
         let (held, intake, pending) = match self.address(turn, id, reason, message) {
             Address::Queues { held, atomic } => {
                 let mut pending = Pending::default();
+                self.make_room(turn, &held.targets);
                 let intake = self.intake(turn, &held, atomic, &mut pending);
                 (held, intake, pending)
             }
@@ -338,6 +343,23 @@ impl Shard {
             Some((settled, is_durable)),
         );
         Move::Done
+    }
+
+    /// Lets consumers take what entered these queues in this turn, and lets go what is past its
+    /// time: that is in the way of nothing that comes now.
+    fn make_room(&mut self, turn: &mut Turn<'_>, targets: &[QueueId]) {
+        for id in targets {
+            let Some(place) = self.queues.place(id) else {
+                continue;
+            };
+            let queue = self.queues.at(place, *id);
+            let waits =
+                queue.is_some_and(|queue| queue.is_limited() && queue.index.ready_count() > 0);
+            if waits {
+                self.pump(turn, *id, place);
+                self.expire_now(turn, *id);
+            }
+        }
     }
 
     /// Queues refused a message, and it is to go through their dead-letter exchanges.
@@ -370,6 +392,7 @@ impl Shard {
             return true;
         };
         let mut pending = Pending::default();
+        self.make_room(turn, &held.targets);
         let intake = self.intake(turn, &held, atomic, &mut pending);
         if intake.refused_by.is_some() {
             self.counters.dead_letters_refused += 1;
@@ -446,8 +469,13 @@ impl Shard {
         let keys = RoutingKeys::new(letter.routing_key(), &properties)
             .unwrap_or_else(|_| RoutingKeys::one(letter.routing_key()))
             .and(Notes::of(&letter).keys());
-        let _routed = (self.topology).route(definition.id, &keys, &properties, targets);
-        let mut queues = targets.queues().to_vec();
+        let delay = delay_of(&properties).unwrap_or_default();
+        let _routed = if delay > 0 {
+            (self.topology).route_delayed(definition.id, &keys, &properties, targets)
+        } else {
+            (self.topology).route(definition.id, &keys, &properties, targets)
+        };
+        let mut queues = [targets.queues(), targets.delays()].concat();
         if queues.is_empty() {
             return Address::Nowhere;
         }
@@ -458,12 +486,14 @@ impl Shard {
             }
             queues.retain(|id| {
                 let name = self.queues.get(id).map(|queue| &queue.definition.name);
-                name.is_some_and(|name| !death::is_cycle(&properties, name))
+                id.is_store() || name.is_some_and(|name| !death::is_cycle(&properties, name))
             });
             if queues.is_empty() {
                 return Address::Round;
             }
         }
+        // What reaches no queue may be tried again, and is not kept each time.
+        queues.extend_from_slice(targets.stores());
         let persistent = properties.is_persistent();
         let atomic = is_atomic(&definition.arguments);
         Address::Queues {
@@ -475,6 +505,7 @@ impl Shard {
                 targets: queues,
                 replies: Vec::new(),
                 unroutable: false,
+                delay,
                 is_moved: true,
             },
             atomic,

@@ -5,6 +5,7 @@ use menzil_model::{ExchangeId, Fact, Map, Name, QueueId, Set, Table, Value};
 
 use super::Shard;
 use crate::command::{ChannelKey, ExchangeBind, ExchangeDeclare};
+use crate::delay::check_delayed;
 use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag, compare_text};
 use crate::log::Log;
@@ -15,15 +16,11 @@ use crate::topology::{check_binding, check_exchange};
 use crate::turn::Turn;
 
 /// Exchange types that RabbitMQ or its common plugins have and this broker has not, yet.
-const UNSUPPORTED_KINDS: [&str; 4] = [
-    "x-delayed-message",
+const UNSUPPORTED_KINDS: [&str; 3] = [
     "x-jms-topic",
     "x-message-deduplication",
     "x-federation-upstream",
 ];
-
-/// Exchange arguments that are planned and not built.
-const UNSUPPORTED_ARGUMENTS: [&str; 2] = ["x-delayed-type", "x-delayed"];
 
 /// The predeclared exchanges: name, kind, internal.
 const PREDECLARED: [(&str, ExchangeKind, bool); 7] = [
@@ -76,6 +73,11 @@ impl Shard {
         ids.sort_unstable();
         for id in ids {
             if let Some(queue) = self.queues.get_mut(&id) {
+                if queue.delays() {
+                    // What is to be read for it is asked for by the timer: nobody hears it now.
+                    self.reset_timer(id);
+                    continue;
+                }
                 queue.recovered(now);
             }
             self.touch(id);
@@ -367,7 +369,8 @@ pub(super) fn check_new_exchange(declare: &ExchangeDeclare) -> Result<ExchangeKi
         return Err(Refusal::ReservedPrefix(object));
     }
     check_arguments(&declare.arguments, &object)?;
-    check_exchange(kind, &declare.arguments, &object)?;
+    let routes_as = check_delayed(kind, &declare.arguments, &object)?;
+    check_exchange(routes_as, &declare.arguments, &object)?;
     Retention::read(kind, &declare.arguments, || object.clone())?;
     Ok(kind)
 }
@@ -387,13 +390,6 @@ fn kind_of(name: &Name) -> Result<ExchangeKind, Refusal> {
 
 fn check_arguments(arguments: &Table, object: &Object) -> Result<(), Refusal> {
     for (name, value) in arguments.fields() {
-        if UNSUPPORTED_ARGUMENTS
-            .iter()
-            .any(|known| known.as_bytes() == name)
-        {
-            let (object, argument) = (object.clone(), Name::cut(name));
-            return Err(Refusal::UnsupportedArgument { object, argument });
-        }
         let fits = match name {
             b"alternate-exchange" => matches!(value, Value::LongString(_)),
             b"atomic-routing" => matches!(value, Value::Bool(_)),
@@ -412,7 +408,9 @@ fn check_arguments(arguments: &Table, object: &Object) -> Result<(), Refusal> {
 
 /// Arguments that take part in redeclare equivalence. In RabbitMQ only the first does; the others
 /// are this broker's own.
-const COMPARED: [&str; 6] = [
+const COMPARED: [&str; 8] = [
+    "x-delayed-type",
+    "x-delayed",
     "alternate-exchange",
     "atomic-routing",
     "x-max-weight",

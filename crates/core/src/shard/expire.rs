@@ -7,6 +7,7 @@ use super::Shard;
 use crate::death::Reason;
 use crate::effect::Effects;
 use crate::log::Log;
+use crate::queue::Queue;
 use crate::settling::ranges_of;
 use crate::turn::Turn;
 
@@ -43,7 +44,7 @@ impl Shard {
             .map(|(_, queue)| *queue)
             .collect();
         for queue in due {
-            if self.expire_now(&mut turn, queue) || self.is_dying(queue) {
+            if self.expire_now(&mut turn, queue) || self.has_to_move(queue) {
                 self.touch(queue);
             }
             if self.lease_ended(queue, now) {
@@ -54,14 +55,14 @@ impl Shard {
         }
         self.time_out_consumers(&mut turn);
         self.resume_moves();
+        self.advance_replays(&mut turn);
         self.settle_down(&mut turn);
         self.finish(turn.log);
     }
 
-    fn is_dying(&self, id: QueueId) -> bool {
-        self.queues
-            .get(&id)
-            .is_some_and(|queue| queue.dying.is_some())
+    fn has_to_move(&self, id: QueueId) -> bool {
+        let queue = self.queues.get(&id);
+        queue.is_some_and(|queue| queue.dying.is_some() || queue.index.has_delayed())
     }
 
     fn lease_ended(&self, id: QueueId, now: u64) -> bool {
@@ -77,6 +78,10 @@ impl Shard {
     /// Expires ready entries whose time has come. True where there were some: another entry
     /// may be the head now, and be here already.
     pub(super) fn expire_now(&mut self, turn: &mut Turn<'_>, id: QueueId) -> bool {
+        if id.is_store() && self.queues.get(&id).is_some_and(Queue::delays) {
+            self.send_due(turn, id);
+            return false;
+        }
         let has_aged = id.is_store() && self.drop_aged(turn.log, id, turn.now);
         self.expire_ready(turn, id) || has_aged
     }

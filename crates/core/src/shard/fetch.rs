@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use menzil_model::fact::{Range, Ranges, Why};
-use menzil_model::{Fact, Message, QueueId, Sequence};
+use menzil_model::{Fact, Message, QueueId, Sequence, StorePurpose};
 
 use super::Shard;
+use super::delays::read_up_to;
 use crate::effect::{Effect, Wanted};
 use crate::queue::{Body, RunMax};
 use crate::slots::Place;
@@ -41,6 +42,11 @@ impl Shard {
         let max = RunMax {
             messages: RUN_MESSAGES_MAX,
             bytes: self.content.run_bytes(),
+            below: if matches!(id.store(), Some((_, StorePurpose::Delay))) {
+                read_up_to(turn.now)
+            } else {
+                Sequence(u64::MAX)
+            },
         };
         let Some(queue) = self.queues.get_mut(&id) else {
             return;
@@ -69,8 +75,9 @@ impl Shard {
         messages: Vec<(Sequence, Option<Arc<Message>>)>,
     ) {
         self.counters.fetched += messages.len() as u64;
-        if id.is_store() {
+        if matches!(id.store(), Some((_, StorePurpose::Retention))) {
             self.fetched_for_replay(turn, id, &messages);
+            self.advance_replays(turn);
             return;
         }
         let Some(queue) = self.queues.get_mut(&id) else {

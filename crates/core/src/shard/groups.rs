@@ -162,6 +162,7 @@ impl Shard {
         let max = RunMax {
             messages: RUN_MESSAGES_MAX,
             bytes: self.content.run_bytes(),
+            below: Sequence(u64::MAX),
         };
         let queue = self.queues.at_mut(place, id);
         let wanted = queue.map(|queue| queue.index.ask_for(run, max));

@@ -13,6 +13,7 @@ mod consume;
 mod dead_letter;
 mod deduplicate;
 mod define;
+mod delays;
 mod deliver;
 mod effective;
 mod exchange;
@@ -26,6 +27,7 @@ mod publish;
 mod queue;
 mod replay;
 mod reply;
+mod returns;
 mod route;
 mod settle;
 mod store;
@@ -61,6 +63,7 @@ use crate::ways::Ways;
 
 pub use checkpoint::Frozen;
 pub use define::{Definition, Definitions};
+pub use delays::{Delay, DelaySummary, Stray};
 pub use effective::{Effective, Setting, SettingOrigin, SettingValue};
 pub use summary::{QueueSummary, Summary};
 
@@ -160,6 +163,8 @@ pub struct Shard {
     touched: VecDeque<(QueueId, Place)>,
     /// Stores that messages came to since the last [`Shard::finish`].
     grown: Vec<QueueId>,
+    /// Delayed messages that found no queue, for who looks.
+    strays: Vec<Stray>,
     /// Who gets direct replies, by the name that they are published to.
     repliers: Map<Name, ChannelKey>,
     /// Channels that wait for the journal.
@@ -207,6 +212,7 @@ impl Shard {
             spare: Spare::default(),
             touched: VecDeque::new(),
             grown: Vec::new(),
+            strays: Vec::new(),
             repliers: Map::default(),
             parked: Vec::new(),
             timers: BTreeSet::new(),
@@ -380,8 +386,8 @@ impl Shard {
                 delivery_tag,
                 multiple,
                 requeue,
-                method: _,
-            } => self.reject(turn, key, delivery_tag, multiple, requeue),
+                method,
+            } => self.reject(turn, key, delivery_tag, multiple, requeue, method),
             Request::Recover { requeue, reply } => self.recover(turn, key, requeue, reply),
             Request::Get { queue, no_ack } => self.get(turn, key, &queue, no_ack),
             Request::Consume(consume) => self.consume(turn, key, consume),
@@ -456,9 +462,7 @@ impl Shard {
     /// Delivers and expires until nothing is left to do now.
     #[inline]
     fn settle_down(&mut self, turn: &mut Turn<'_>) {
-        if !self.replays.is_empty() {
-            self.advance_replays(turn);
-        }
+        self.note_arrivals(turn);
         self.allow_moves();
         self.settle_touched(turn);
     }
@@ -475,6 +479,7 @@ impl Shard {
     }
 
     fn settle_queue(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) {
+        self.end_delays(turn.now, id, place);
         self.pump(turn, id, place);
         let Some(queue) = self.queues.at(place, id) else {
             return;

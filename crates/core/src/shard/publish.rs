@@ -33,6 +33,8 @@ pub(super) struct Pending {
     by_queue: Map<QueueId, Vec<(Sequence, u64, bool)>>,
     order: Vec<QueueId>,
     keys: PendingKeys,
+    /// Where the large body of the message lies already.
+    pub(super) chunks: Chunks,
 }
 
 impl Pending {
@@ -163,6 +165,7 @@ impl Shard {
             targets: route.queues.clone(),
             replies: route.replies.clone(),
             unroutable: unroutable && publish.mandatory,
+            delay: route.delay,
             is_moved: false,
         };
         if transactional {
@@ -230,7 +233,8 @@ impl Shard {
                 }
                 continue;
             };
-            let durable = held.persistent && queue.definition.durable;
+            // What waits lies on disk, whatever is to become of it.
+            let durable = (held.persistent || queue.delays()) && queue.definition.durable;
             let key = self.key_in(*id, held);
             let original =
                 key.and_then(|key| self.original_of(turn.now, (*id, key), durable, &pending.keys));
@@ -254,16 +258,20 @@ impl Shard {
             let Some(queue) = self.queues.get(id) else {
                 continue;
             };
-            let ttl = [held.ttl, queue.settings.message_ttl]
-                .into_iter()
-                .flatten()
-                .min();
+            // Of what waits, time to live begins when it is due.
+            let (at, ttl) = if queue.delays() {
+                (turn.now.saturating_add(held.delay), None)
+            } else {
+                (turn.now, held.ttl)
+            };
+            let behind = pending.of(*id).len() as u64;
             entries.push(Entry {
                 queue: *id,
-                sequence: queue.place(held.priority, turn.now, pending.of(*id).len() as u64),
-                expires_at: ttl.map(|ttl| turn.now.saturating_add(ttl)),
+                sequence: queue.place(held.priority, at, behind),
+                expires_at: queue.expires_at(turn.now, ttl),
                 durable,
             });
+            self.counters.delayed += u64::from(queue.delays());
             if let Some(key) = key {
                 keys.push((*id, key));
                 if pending.is_transaction {
@@ -337,7 +345,11 @@ impl Shard {
             }
         }
         let references = if durable { entries.len() } else { 0 };
-        let extent = write_chunks(turn, &message, references);
+        let extent = if pending.chunks.count > 0 && references > 0 {
+            share_chunks(turn, &message, pending.chunks, references)
+        } else {
+            write_chunks(turn, &message, references)
+        };
         let published = Fact::Published(Published {
             message: Some(message),
             extent,
@@ -482,5 +494,22 @@ pub(super) fn write_chunks(turn: &mut Turn<'_>, message: &Message, references: u
         body_bytes: message.body_bytes(),
         total_bytes: message.total_bytes(),
         chunks: written,
+    }
+}
+
+/// As [`write_chunks`], for a large body that earlier records hold.
+fn share_chunks(
+    turn: &mut Turn<'_>,
+    message: &Message,
+    chunks: Chunks,
+    references: usize,
+) -> Extent {
+    for _ in 0..references {
+        turn.log.retain_run(chunks.first, chunks.count.into());
+    }
+    Extent {
+        body_bytes: message.body_bytes(),
+        total_bytes: message.total_bytes(),
+        chunks,
     }
 }

@@ -61,8 +61,7 @@ impl Shard {
                     queue.is_some_and(|queue| matches!(queue.order, Order::Priority(_)))
                 }
             };
-        self.drop_aged(turn.log, store, turn.now);
-        while self.drop_over_limit(turn.log, store) {}
+        let first = self.first_kept(store, turn.now);
         let Some(queue) = self.queues.get_mut(&store) else {
             return;
         };
@@ -79,6 +78,7 @@ impl Shard {
             probe,
             back: None,
             next: end,
+            first,
             end,
             reads,
             found: BTreeMap::new(),
@@ -143,7 +143,10 @@ impl Shard {
     }
 
     /// Looks at what came to stores that replays read from.
-    fn note_arrivals(&mut self, turn: &Turn<'_>) {
+    pub(super) fn note_arrivals(&mut self, turn: &Turn<'_>) {
+        if self.arrived.is_empty() {
+            return;
+        }
         for (store, item, message) in std::mem::take(&mut self.arrived) {
             let ids: Vec<u64> = self.replays.keys().copied().collect();
             for id in ids {
@@ -179,7 +182,8 @@ impl Shard {
                 Some((below, _)) => queue.index.scan_before(below, ENTRIES_AT_ONCE),
                 None => queue.index.scan_from(replay.next, ENTRIES_AT_ONCE),
             };
-            entries.retain(|entry| entry.item.sequence < replay.end);
+            let wanted = replay.first..replay.end;
+            entries.retain(|entry| wanted.contains(&entry.item.sequence));
             if entries.is_empty() {
                 self.complete_replay(turn, replay);
                 return;

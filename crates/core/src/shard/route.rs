@@ -1,14 +1,16 @@
 //! Where a publish goes: its way through the topology, and what its properties ask for.
 
-use menzil_model::{Name, Properties, QueueId};
+use menzil_model::{ExchangeId, Name, Properties, QueueId};
+use smallvec::SmallVec;
 
 use super::Shard;
 use crate::command::{ChannelKey, PublishRef};
+use crate::delay::delay_of;
 use crate::queue::{Order, parse_expiration};
 use crate::refusal::{Object, Refusal};
 use crate::route::Route;
 use crate::slots::Place;
-use crate::topology::{Grounds, RoutingKeys, strip_bcc};
+use crate::topology::{Grounds, Routed, RoutingKeys, Targets, strip_bcc};
 use crate::ways::Way;
 
 impl Shard {
@@ -85,13 +87,8 @@ impl Shard {
             return Ok(());
         }
         let mut targets = std::mem::take(&mut self.targets);
-        let _routed = self
-            .topology
-            .route(exchange, &keys, &properties, &mut targets);
-        route.queues.extend_from_slice(targets.queues());
-        route.queues.extend_from_slice(targets.stores());
-        route.stores = targets.stores().len();
-        let grounds = targets.grounds();
+        let way = (exchange, &keys, &properties);
+        let grounds = self.find_targets(way, publish.mandatory, route, &mut targets);
         self.targets = targets;
         let known = self.look_at_queues(route);
         route.is_unlimited = known.is_unlimited;
@@ -106,6 +103,42 @@ impl Shard {
             (Grounds::Keys | Grounds::Properties, _) => {}
         }
         Ok(())
+    }
+
+    /// Asks the topology, and says what the way depends on.
+    fn find_targets(
+        &self,
+        (exchange, keys, properties): (ExchangeId, &RoutingKeys<'_>, &Properties<'_>),
+        mandatory: bool,
+        route: &mut Route,
+        targets: &mut Targets,
+    ) -> Grounds {
+        route.delay = delay_of(properties).unwrap_or_default();
+        let topology = &self.topology;
+        let _routed = if route.delay > 0 {
+            topology.route_delayed(exchange, keys, properties, targets)
+        } else {
+            topology.route(exchange, keys, properties, targets)
+        };
+        route.queues.extend_from_slice(targets.queues());
+        route.queues.extend_from_slice(targets.stores());
+        route.stores = targets.stores().len();
+        let grounds = targets.grounds();
+        if targets.delays().is_empty() {
+            route.delay = 0;
+            return grounds;
+        }
+        let delays: SmallVec<[QueueId; 2]> = targets.delays().into();
+        // A publisher that wants to know hears now what would become of it.
+        let is_nowhere = mandatory
+            && targets.queues().is_empty()
+            && topology.route(exchange, keys, properties, targets) == Routed::Nowhere;
+        if is_nowhere {
+            return Grounds::Chance;
+        }
+        route.queues.extend_from_slice(&delays);
+        // It depends on `mandatory`, which a route does not know.
+        Grounds::Chance
     }
 
     /// What is known of queues for as long as they live. It is a way of its own where there is
@@ -131,6 +164,7 @@ impl Shard {
             known.is_unlimited &= queue.groups.is_none();
             known.is_durable |= queue.is_durable();
             known.has_terms |= queue.settings.message_ttl.is_some();
+            known.is_unlimited &= !queue.delays();
             known.has_terms |= queue.order != Order::Arrival;
         }
         known

@@ -16,6 +16,7 @@ const DROPPED_AT_ONCE: usize = 4096;
 impl Shard {
     /// Makes the hidden queues that an exchange asks for.
     pub(super) fn apply_stores_declared(&mut self, exchange: &ExchangeDefinition) {
+        self.apply_delays_declared(exchange);
         let id = QueueId::store_of(exchange.id, StorePurpose::Retention);
         let Some(retention) = Retention::of(exchange).filter(|_| !self.queues.contains_key(&id))
         else {
@@ -46,59 +47,41 @@ impl Shard {
     }
 
     /// True where more is to go than one call drops.
-    pub(super) fn drop_over_limit(&mut self, log: &mut dyn Log, id: QueueId) -> bool {
-        let Some(last) = self.last_over_limit(id) else {
+    fn drop_over_limit(&mut self, log: &mut dyn Log, id: QueueId) -> bool {
+        let Some(queue) = self.queues.get(&id).filter(|queue| !queue.is_read()) else {
+            return false;
+        };
+        let Some(last) = last_over_limit(queue, DROPPED_AT_ONCE) else {
             return false;
         };
         self.drop_up_to(log, id, last, Why::Overflow);
-        self.last_over_limit(id).is_some()
-    }
-
-    /// The last of the oldest entries that a store is not to keep, as far as one turn goes.
-    fn last_over_limit(&self, id: QueueId) -> Option<Sequence> {
-        let queue = self.queues.get(&id)?;
-        let store = queue.store.as_deref().filter(|store| store.readers == 0)?;
-        let mut count = queue.index.ready_count();
-        let mut bytes = queue.index.ready_bytes();
-        let retention = store.retention;
-        let is_over = |count: u64, bytes: u64| {
-            retention.length_max.is_some_and(|max| count > max)
-                || retention.bytes_max.is_some_and(|max| bytes > max)
-        };
-        if !is_over(count, bytes) {
-            return None;
-        }
-        let mut last = None;
-        for item in queue.index.ready().take(DROPPED_AT_ONCE) {
-            if !is_over(count, bytes) {
-                break;
-            }
-            count -= 1;
-            bytes -= item.extent.body_bytes;
-            last = Some(item.sequence);
-        }
-        last
+        let queue = self.queues.get(&id);
+        queue.is_some_and(|queue| last_over_limit(queue, 1).is_some())
     }
 
     /// Drops the entries that came too long ago. True where there were some.
     pub(super) fn drop_aged(&mut self, log: &mut dyn Log, id: QueueId, now: u64) -> bool {
-        let Some(queue) = self.queues.get(&id) else {
+        let Some(queue) = self.queues.get(&id).filter(|queue| !queue.is_read()) else {
             return false;
         };
-        let age_max = queue.store.as_deref().and_then(|store| {
-            let age_max = store.retention.age_max?;
-            (store.readers == 0).then_some(age_max)
-        });
-        let Some(oldest) = age_max.map(|age_max| now.saturating_sub(age_max)) else {
+        let Some(first) = first_young(queue, now) else {
             return false;
         };
-        // What came `age_max` ago goes now: everything before the millisecond that follows.
-        let first_kept = place_at(oldest + 1);
-        let has_aged = (queue.index.head()).is_some_and(|item| item.sequence < first_kept);
+        let has_aged = (queue.index.head()).is_some_and(|item| item.sequence < first);
         if has_aged {
-            self.drop_up_to(log, id, Sequence(first_kept.0 - 1), Why::Expired);
+            self.drop_up_to(log, id, Sequence(first.0 - 1), Why::Expired);
         }
         has_aged
+    }
+
+    /// The first place of a store whose entry is kept now.
+    pub(super) fn first_kept(&self, id: QueueId, now: u64) -> Sequence {
+        let Some(queue) = self.queues.get(&id) else {
+            return Sequence(0);
+        };
+        let over = last_over_limit(queue, usize::MAX).map(|last| Sequence(last.0 + 1));
+        let young = first_young(queue, now);
+        over.max(young).unwrap_or(Sequence(0))
     }
 
     fn drop_up_to(&mut self, log: &mut dyn Log, id: QueueId, last: Sequence, why: Why) {
@@ -114,4 +97,35 @@ impl Shard {
         let durable = self.queues.get(&id).is_some_and(Queue::is_durable);
         self.record_lazy(log, fact, durable);
     }
+}
+
+/// The last of the oldest entries that a store is not to keep, as far as so many go.
+fn last_over_limit(queue: &Queue, at_once: usize) -> Option<Sequence> {
+    let retention = queue.store.as_deref()?.retention;
+    let mut count = queue.index.ready_count();
+    let mut bytes = queue.index.ready_bytes();
+    let is_over = |count: u64, bytes: u64| {
+        retention.length_max.is_some_and(|max| count > max)
+            || retention.bytes_max.is_some_and(|max| bytes > max)
+    };
+    if !is_over(count, bytes) {
+        return None;
+    }
+    let mut last = None;
+    for item in queue.index.ready().take(at_once) {
+        if !is_over(count, bytes) {
+            break;
+        }
+        count -= 1;
+        bytes -= item.extent.body_bytes;
+        last = Some(item.sequence);
+    }
+    last
+}
+
+/// The first place that is not too old: what came an age ago goes now, everything before the
+/// millisecond that follows.
+fn first_young(queue: &Queue, now: u64) -> Option<Sequence> {
+    let age_max = queue.store.as_deref()?.retention.age_max?;
+    Some(place_at(now.saturating_sub(age_max) + 1))
 }

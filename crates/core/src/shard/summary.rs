@@ -1,6 +1,6 @@
 //! What there is in a shard, in numbers, and whether they add up.
 
-use menzil_model::{Map, Name, Set};
+use menzil_model::{Map, Name, QueueId, Set, StorePurpose};
 
 use super::Shard;
 use crate::counters::Counters;
@@ -21,6 +21,8 @@ pub struct Summary {
     pub messages: u64,
     /// Messages that exchanges keep for later bindings.
     pub retained: u64,
+    /// Messages that wait in exchanges until they are due.
+    pub delayed: u64,
     /// Open connections.
     pub connections: u64,
     /// Open channels.
@@ -46,6 +48,8 @@ pub struct QueueSummary {
     pub ready: u64,
     /// Entries that are out.
     pub unsettled: u64,
+    /// Of these, entries that came back and wait until they are delivered again.
+    pub delayed: u64,
     /// Of these, entries that wait to be dead-lettered.
     pub dying: u64,
     /// Consumers.
@@ -64,16 +68,18 @@ impl Shard {
 
     /// Objects, counted.
     pub fn summary(&self) -> Summary {
-        let length_of = |stores: bool| {
-            let queues = self.queues.iter().filter(|(id, _)| id.is_store() == stores);
+        let length_of = |purpose: Option<StorePurpose>| {
+            let of_purpose = |id: &QueueId| id.store().map(|(_, purpose)| purpose) == purpose;
+            let queues = self.queues.iter().filter(|(id, _)| of_purpose(id));
             queues.map(|(_, queue)| queue.index.len()).sum()
         };
         Summary {
             exchanges: self.topology.exchanges().count() as u64,
             queues: self.queues.keys().filter(|id| !id.is_store()).count() as u64,
             bindings: self.topology.binding_count() as u64,
-            messages: length_of(false),
-            retained: length_of(true),
+            messages: length_of(None),
+            retained: length_of(Some(StorePurpose::Retention)),
+            delayed: length_of(Some(StorePurpose::Delay)),
             connections: self.connections.len() as u64,
             channels: self.channels.len() as u64,
             consumers: self.consumers.len() as u64,
@@ -93,12 +99,13 @@ impl Shard {
         let mut queues: Vec<_> = self
             .queues
             .values()
-            .filter(|queue| queue.store.is_none())
+            .filter(|queue| !queue.definition.id.is_store())
             .map(|queue| QueueSummary {
                 name: queue.definition.name.clone(),
                 durable: queue.definition.durable,
                 ready: queue.index.ready_count(),
-                unsettled: queue.index.unsettled_count(),
+                unsettled: queue.index.unsettled_count() + queue.index.delayed_count(),
+                delayed: queue.index.delayed_count(),
                 dying: queue.dying_count(),
                 consumers: queue.line.count() as u64,
                 ready_bytes: queue.index.ready_bytes(),

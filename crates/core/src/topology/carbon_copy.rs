@@ -74,19 +74,32 @@ impl<'a> RoutingKeys<'a> {
 pub fn strip_bcc(properties: &[u8]) -> Option<Vec<u8>> {
     let headers = Properties::parse(properties).ok()?.headers?;
     Fields::of(headers).find(|(name, _)| *name == BCC)?;
+    edit_headers(properties, |headers, out| {
+        let mut fields = Fields::of(headers);
+        let mut rest = headers;
+        while let Some((name, _)) = fields.next() {
+            let length = rest.len() - fields.rest().len();
+            let (field, behind) = rest.split_at_checked(length).unwrap_or_default();
+            rest = behind;
+            if name != BCC {
+                out.put(field);
+            }
+        }
+    })
+}
+
+/// The properties with other headers, everything else byte for byte; `None` where there are no
+/// headers.
+pub(crate) fn edit_headers(
+    properties: &[u8],
+    write: impl FnOnce(&[u8], &mut Vec<u8>),
+) -> Option<Vec<u8>> {
+    let headers = Properties::parse(properties).ok()?.headers?;
     let start = headers_start(properties)?;
     let mut out = Vec::with_capacity(properties.len());
     out.put(properties.get(..start)?);
     out.put_u32(0);
-    let mut fields = Fields::of(headers);
-    let mut rest = headers;
-    while let Some((name, _)) = fields.next() {
-        let field = rest.get(..rest.len() - fields.rest().len())?;
-        rest = fields.rest();
-        if name != BCC {
-            out.put(field);
-        }
-    }
+    write(headers, &mut out);
     let content_start = start + LENGTH_BYTES;
     let length = u32::try_from(out.len() - content_start).ok()?;
     out.get_mut(start..content_start)?

@@ -75,7 +75,7 @@ pub fn check_binding(
 ) -> Result<(), Refusal> {
     check_key(exchange, destination, key)?;
     replay::From::read(arguments, exchange, 0)?;
-    if exchange.kind == ExchangeKind::Headers {
+    if exchange.routes_as() == ExchangeKind::Headers {
         check_match(arguments)?;
     }
     Ok(())

@@ -82,8 +82,8 @@ impl Index {
         if definition.name.is_empty() {
             return Self::Default;
         }
-        match definition.kind {
-            ExchangeKind::Direct => Self::Direct(Map::default()),
+        match definition.routes_as() {
+            ExchangeKind::Direct | ExchangeKind::Delayed => Self::Direct(Map::default()),
             ExchangeKind::Fanout | ExchangeKind::RecentHistory => Self::Fanout(Dense::default()),
             ExchangeKind::Topic => Self::Topic(Trie::new(Syntax::AMQP)),
             ExchangeKind::Headers => Self::Headers(Headers::default()),

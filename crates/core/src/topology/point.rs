@@ -42,6 +42,8 @@ pub(crate) struct Exchange {
     pub(crate) alternate: Option<Name>,
     /// Where it keeps what passes.
     pub(crate) store: Option<QueueId>,
+    /// Where it keeps what is not due.
+    pub(crate) delays: Option<QueueId>,
 }
 
 impl Point {
@@ -110,11 +112,14 @@ impl Exchange {
         let index = Index::new(&definition);
         let store = Retention::of(&definition)
             .map(|_| QueueId::store_of(definition.id, StorePurpose::Retention));
+        let delays =
+            (definition.delays()).then(|| QueueId::store_of(definition.id, StorePurpose::Delay));
         let mut exchange = Self {
             definition,
             index,
             alternate: None,
             store,
+            delays,
         };
         exchange.set_alternate(None);
         exchange

@@ -52,6 +52,8 @@ struct Reached {
     queues: Vec<QueueId>,
     /// Stores of the exchanges that it passed, each once.
     stores: Vec<QueueId>,
+    /// Stores of the exchanges that keep it until it is due, each once.
+    delays: Vec<QueueId>,
     /// Numbers of the exchanges, in the order first reached.
     exchanges: Vec<usize>,
 }
@@ -70,6 +72,11 @@ impl Targets {
     /// The stores of exchanges that are to keep the last message.
     pub fn stores(&self) -> &[QueueId] {
         &self.reached.stores
+    }
+
+    /// The stores of exchanges that are to keep the last message until it is due.
+    pub fn delays(&self) -> &[QueueId] {
+        &self.reached.delays
     }
 
     /// Lets what goes by chance go by other numbers than another's.
@@ -99,6 +106,7 @@ impl Reached {
         self.marks.clear();
         self.queues.clear();
         self.stores.clear();
+        self.delays.clear();
         self.exchanges.clear();
     }
 
@@ -122,6 +130,29 @@ impl Topology {
         properties: &Properties<'_>,
         targets: &mut Targets,
     ) -> Routed {
+        self.walk(from, keys, properties, targets, false)
+    }
+
+    /// As [`Topology::route`], for a message that is to wait: at an exchange that delays it goes
+    /// no further.
+    pub fn route_delayed(
+        &self,
+        from: ExchangeId,
+        keys: &RoutingKeys<'_>,
+        properties: &Properties<'_>,
+        targets: &mut Targets,
+    ) -> Routed {
+        self.walk(from, keys, properties, targets, true)
+    }
+
+    fn walk(
+        &self,
+        from: ExchangeId,
+        keys: &RoutingKeys<'_>,
+        properties: &Properties<'_>,
+        targets: &mut Targets,
+        waits: bool,
+    ) -> Routed {
         let Targets { reached, scratch } = targets;
         reached.clear();
         scratch.single.by_chance = false;
@@ -133,8 +164,12 @@ impl Topology {
         let mut next = 0;
         while let Some(point) = reached.exchanges.get(next).copied() {
             next += 1;
-            if let Some(exchange) = self.points.get(point).and_then(|point| point.exchange()) {
-                self.leave(exchange, keys, properties, reached, scratch);
+            let Some(exchange) = self.points.get(point).and_then(|point| point.exchange()) else {
+                continue;
+            };
+            match exchange.delays.filter(|_| waits) {
+                Some(store) => reached.delays.push(store),
+                None => self.leave(exchange, keys, properties, reached, scratch),
             }
         }
         if reached.queues.is_empty() {

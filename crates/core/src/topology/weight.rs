@@ -104,7 +104,7 @@ pub(crate) fn check_key(
     destination: Destination,
     key: &[u8],
 ) -> Result<(), Refusal> {
-    match (exchange.kind, destination) {
+    match (exchange.routes_as(), destination) {
         (ExchangeKind::ConsistentHash, _) => weight_of(key).map(|_| ()),
         (ExchangeKind::LocalRandom, _) if !key.is_empty() => {
             Err(Refusal::BindingKey(Name::cut(key)))

@@ -1,6 +1,6 @@
 //! The same steps for the shard, with a log that a crash cuts short.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use menzil_core::testing::MemoryScratch;
@@ -13,7 +13,7 @@ use menzil_model::{DeliveryTag, Fact, Message, Name, Properties, Table, Value};
 
 use crate::naive::{Event, Host};
 use crate::plan::{
-    Arguments, CHANNELS, Exchange, Features, Mail, Overflow, QUEUES, Random, Step, To, Verdict,
+    Arguments, CHANNELS, Exchange, Features, Mail, Overflow, Random, Step, To, Verdict,
 };
 use crate::support::{World, arguments, body_of, key, name, references_of};
 
@@ -22,37 +22,6 @@ const LOST_MAX: usize = 6;
 
 /// Twins that are followed at once.
 const HOSTS_MAX: usize = 24;
-
-/// The twin after a step, and whether only one outcome is right.
-fn taken(
-    host: &Host,
-    step: &Step,
-    events: &[Event],
-    order: Option<Vec<u8>>,
-) -> (Result<Host, String>, bool) {
-    let mut host = host.clone();
-    let done = host.take(step, events.to_vec(), order);
-    let is_said = host.sources.len() < 2;
-    (done.map(|()| host), is_said)
-}
-
-/// Every order of the queues.
-fn orders() -> Vec<Vec<u8>> {
-    let mut orders = vec![Vec::new()];
-    for queue in 0..QUEUES {
-        let longer = |order: &Vec<u8>| {
-            let places = 0..=order.len();
-            let put = |at| {
-                let mut order = order.clone();
-                order.insert(at, queue);
-                order
-            };
-            places.map(put).collect::<Vec<_>>()
-        };
-        orders = orders.iter().flat_map(longer).collect();
-    }
-    orders
-}
 
 /// The shard beside its twin.
 pub(crate) struct Pair {
@@ -106,11 +75,11 @@ impl Pair {
         }
         match step {
             Step::Checkpoint => self.take_checkpoint(),
-            Step::Crash { lost } => self.crash(*lost as usize),
+            Step::Crash { lost } => self.crash(*lost as usize, step)?,
             Step::Stop => {
                 self.world.shard.stop(&mut self.world.log);
                 self.remember();
-                self.crash(0);
+                self.crash(0, step)?;
             }
             Step::Wait { milliseconds } => {
                 let effects = self.world.pass_time(*milliseconds);
@@ -161,20 +130,13 @@ impl Pair {
         let mut kept: Vec<Host> = Vec::new();
         let mut why = String::new();
         for host in std::mem::take(&mut self.hosts) {
-            let (done, is_said) = taken(&host, step, &events, None);
-            let orders = if is_said { Vec::new() } else { orders() };
-            let others = orders
-                .into_iter()
-                .map(|order| taken(&host, step, &events, Some(order)).0);
-            for done in std::iter::once(done).chain(others) {
-                match done {
-                    Ok(done) if kept.iter().any(|one| one.signature() == done.signature()) => {}
-                    Ok(done) => kept.push(done),
-                    Err(text) if why.is_empty() => why = text,
-                    Err(_) => {}
-                }
+            match host.outcomes(step, &events) {
+                Ok(outcomes) => kept.extend(outcomes),
+                Err(text) => why = text,
             }
         }
+        let mut known = BTreeSet::new();
+        kept.retain(|host| known.insert(host.signature()));
         let counts = self.counts();
         if !kept.is_empty() {
             why = format!(
@@ -219,7 +181,7 @@ impl Pair {
     }
 
     /// kill -9, with the last steps not on disk; a start from the checkpoint and what follows it.
-    fn crash(&mut self, lost: usize) {
+    fn crash(&mut self, lost: usize, step: &Step) -> Result<(), String> {
         let at = self.history.len() - 1 - lost.min(self.history.len() - 1);
         let (length, hosts) = self.history[at].clone();
         self.hosts = hosts;
@@ -239,11 +201,11 @@ impl Pair {
         world.connect(1);
         world.open(key(1, 1));
         open_channels(world);
-        world.pass_time(0);
+        let effects = world.pass_time(0);
         for host in &mut self.hosts {
             host.now = self.world.now;
-            host.restart();
         }
+        self.compare(step, &effects)
     }
 
     fn commands(&self, step: &Step) -> Vec<Command> {
@@ -380,6 +342,12 @@ impl Pair {
                         requeue: *verdict == Verdict::Requeue,
                         method: Rejection::Nack,
                     },
+                    Verdict::Fail => Request::Reject {
+                        delivery_tag,
+                        multiple: false,
+                        requeue: true,
+                        method: Rejection::Reject,
+                    },
                 };
                 vec![on(*channel, request)]
             }
@@ -411,12 +379,16 @@ impl Pair {
             To::Direct(key) => ("amq.direct", name(&key.to_string())),
         };
         let id = mail.id.map(|id| id.to_string());
+        let headers = mail
+            .group
+            .map(|group| arguments(&[("group", Value::U8(group))]));
         let expiration = mail.expiration.map(|time| time.to_string());
         let properties = Properties {
             delivery_mode: Some(if mail.persistent { 2 } else { 1 }),
             priority: mail.priority,
             expiration: expiration.as_deref().map(str::as_bytes),
             message_id: id.as_deref().map(str::as_bytes),
+            headers: headers.as_ref().map(Table::as_bytes),
             ..Properties::default()
         };
         let mut bytes = Vec::new();
@@ -478,6 +450,8 @@ pub(crate) fn features() -> Features {
     let single_active = declares(("x-single-active-consumer", Value::Bool(true)));
     Features {
         dead_letters: declares(("x-dead-letter-exchange", Value::LongString(b""))),
+        groups: declares(("x-group-header", Value::LongString(b"group"))),
+        failures: declares(("x-delivery-limit", Value::I32(2))),
         priorities: declares(("x-max-priority", Value::U8(3))),
         consumer_priorities: single_active,
         single_active,
@@ -515,6 +489,7 @@ fn declare(queue: u8, durable: bool, of: &Arguments) -> Request {
     number("x-max-length-bytes", of.bytes);
     number("x-message-ttl", of.ttl);
     number("x-expires", of.expires);
+    number("x-delivery-limit", of.failures);
     number("x-max-priority", of.priorities.map(u64::from));
     number("x-deduplication-size", of.once.map(|once| once.0));
     number("x-deduplication-age", of.once.map(|once| once.1));
@@ -547,6 +522,9 @@ fn declare(queue: u8, durable: bool, of: &Arguments) -> Request {
     }
     if of.once.is_some() {
         fields.push(("x-deduplication", Value::Bool(true)));
+    }
+    if of.groups {
+        fields.push(("x-group-header", Value::LongString(b"group")));
     }
     if of.single_active {
         fields.push(("x-single-active-consumer", Value::Bool(true)));
@@ -618,6 +596,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             delivery_tag,
             redelivered,
             message,
+            ..
         } => {
             return Event::Delivered {
                 channel,
@@ -632,6 +611,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             redelivered,
             message_count,
             message,
+            ..
         } => {
             return Event::Got {
                 channel,

@@ -92,7 +92,7 @@ fn setting(name: &str, default: u64) -> u64 {
 
 #[test]
 fn a_virtual_host_does_what_its_naive_twin_does() {
-    let operations = setting("MENZIL_MODEL_OPERATIONS", 20_000);
+    let operations = setting("MENZIL_MODEL_OPERATIONS", 8_000);
     let first = setting("MENZIL_MODEL_SEED", 1);
     let cases = operations.div_ceil(CASE as u64);
     let features = features();

@@ -6,7 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::plan::{Arguments, CHANNELS, Exchange, Mail, Overflow, QUEUES, Step, To, Verdict};
+use crate::plan::{Arguments, CHANNELS, Exchange, Mail, Overflow, Step, To, Verdict};
+
+/// States on the way through a step that are looked at.
+const ORDERS_MAX: usize = 2000;
+
+/// Stands among the queues for messages that queues refused.
+const REFUSED: u8 = u8::MAX;
 
 /// What came out, as far as it is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +43,10 @@ pub(crate) struct Entry {
     expires_at: Option<u64>,
     /// `None` where it may be either.
     redelivered: Option<bool>,
+    /// How often it was given back as failed, where that is counted.
+    failed: u64,
+    /// The consumer that has it, if it is out with one.
+    holder: Option<String>,
 }
 
 /// Place in a queue: the highest priority first, then who came first.
@@ -99,10 +109,6 @@ pub(crate) struct Host {
     dying: VecDeque<u8>,
     /// Messages that a queue refused and dead-letters.
     refused: VecDeque<(u8, Letter)>,
-    /// From how many queues messages died in this step: which is first is not said.
-    pub(crate) sources: BTreeSet<u8>,
-    /// Then this says it.
-    pub(crate) order: Option<Vec<u8>>,
 }
 
 /// A message as it is published, or dead-lettered.
@@ -126,6 +132,7 @@ enum Reason {
     Expired,
     Rejected,
     MaxLength,
+    DeliveryLimit,
 }
 
 impl Letter {
@@ -177,6 +184,7 @@ impl Letter {
             Reason::Expired => "expired",
             Reason::Rejected => "rejected",
             Reason::MaxLength => "maxlen",
+            Reason::DeliveryLimit => "delivery_limit",
         };
         let deaths = self
             .deaths
@@ -199,8 +207,6 @@ impl Host {
             events: VecDeque::new(),
             dying: VecDeque::new(),
             refused: VecDeque::new(),
-            sources: BTreeSet::new(),
-            order: None,
         };
         host.open_channels();
         host
@@ -285,22 +291,47 @@ impl Host {
         }
     }
 
-    /// Does it, and compares what came of it.
-    pub(crate) fn take(
-        &mut self,
-        step: &Step,
-        events: Vec<Event>,
-        order: Option<Vec<u8>>,
-    ) -> Checked {
-        self.events = events.into();
-        self.sources.clear();
-        self.order = order;
-        self.carry_out(step)?;
-        self.settle_down()?;
-        match self.events.pop_front() {
-            None => Ok(()),
-            Some(more) => Err(format!("more than expected: {more:?}")),
+    /// Does it, and compares what came of it. Which of several messages dies first is not said:
+    /// what may have become of the host is all that fits.
+    pub(crate) fn outcomes(&self, step: &Step, events: &[Event]) -> Result<Vec<Self>, String> {
+        let mut start = self.clone();
+        start.events = events.to_vec().into();
+        start.carry_out(step)?;
+        let (mut open, mut done) = (vec![start], Vec::new());
+        let (mut known, mut why) = (BTreeSet::new(), String::new());
+        while let Some(mut host) = open.pop() {
+            // What a consumer is to get may have to be read first, and others die meanwhile.
+            let reads = host
+                .events
+                .iter()
+                .any(|event| matches!(event, Event::Delivered { .. }));
+            let early = if reads { host.pending() } else { Vec::new() };
+            for source in early {
+                let mut next = host.clone();
+                next.bury(source);
+                open.push(next);
+            }
+            let pending = host.advance();
+            if !known.insert(host.signature()) {
+                continue;
+            }
+            if pending.is_empty() {
+                match host.finish() {
+                    Ok(()) => done.push(host),
+                    Err(text) => why = text,
+                }
+                continue;
+            }
+            if known.len() > ORDERS_MAX {
+                break;
+            }
+            for source in pending {
+                let mut next = host.clone();
+                next.bury(source);
+                open.push(next);
+            }
         }
+        if done.is_empty() { Err(why) } else { Ok(done) }
     }
 
     fn carry_out(&mut self, step: &Step) -> Checked {
@@ -389,9 +420,10 @@ impl Host {
             } => {
                 let tag = self.nth_tag(*channel, *nth).unwrap();
                 let of = &mut self.channel(*channel).out;
-                let tags: Vec<u64> = match multiple {
-                    true => of.range(..=tag).map(|(tag, _)| *tag).collect(),
-                    false => vec![tag],
+                let tags: Vec<u64> = if *multiple && *verdict != Verdict::Fail {
+                    of.range(..=tag).map(|(tag, _)| *tag).collect()
+                } else {
+                    vec![tag]
                 };
                 for tag in tags {
                     self.settle(*channel, tag, *verdict);
@@ -399,13 +431,13 @@ impl Host {
                 Ok(())
             }
             Step::Recover { channel } => {
-                self.requeue_all(*channel);
+                self.give_back_all(*channel, Verdict::Requeue);
                 self.said(*channel, "RecoverOk")
             }
             Step::Reopen { channel } => {
                 let number = *channel;
                 self.remove_consumers(|one| one.channel == number);
-                self.requeue_all(number);
+                self.give_back_all(number, Verdict::Fail);
                 let confirms = self.channel(number).confirms.map(|_| 0);
                 *self.channel(number) = Channel {
                     confirms,
@@ -424,7 +456,11 @@ impl Host {
                 self.end_leases();
                 Ok(())
             }
-            Step::Checkpoint | Step::Crash { .. } | Step::Stop => Ok(()),
+            Step::Checkpoint => Ok(()),
+            Step::Crash { .. } | Step::Stop => {
+                self.restart();
+                Ok(())
+            }
         }
     }
 
@@ -618,6 +654,8 @@ impl Host {
                 durable,
                 expires_at: ttl.map(|ttl| now + ttl),
                 redelivered: Some(false),
+                failed: 0,
+                holder: None,
             };
             let highest = of.arguments.priorities.unwrap_or(0);
             let place = (255 - mail.priority.unwrap_or(0).min(highest), number);
@@ -674,9 +712,11 @@ impl Host {
         let now = self.now;
         let of = self.queue(queue);
         of.used_at = now;
-        let Some((place, mut entry)) = of.ready.pop_first() else {
+        let free = of.ready.iter().find(|(_, entry)| of.held(entry).is_none());
+        let Some(place) = free.map(|(place, _)| *place) else {
             return self.said(channel, "GetEmpty");
         };
+        let mut entry = of.ready.remove(&place).unwrap();
         let (left, number) = (of.ready.len() as u64, of.number);
         let state = self.channel(channel);
         state.last_tag += 1;
@@ -706,6 +746,7 @@ impl Host {
             };
             self.channel(channel).out.insert(tag, out);
             entry.redelivered = Some(true);
+            entry.holder = None;
             self.queue(queue).out.insert(place, entry);
         }
         Ok(())
@@ -727,12 +768,19 @@ impl Host {
         if let Some(consumer) = by {
             consumer.unsettled -= 1;
         }
-        let entry = queue.out.remove(&out.place).unwrap();
+        let mut entry = queue.out.remove(&out.place).unwrap();
         queue.choose_active();
+        if let (Verdict::Fail, Some(max)) = (verdict, queue.arguments.failures) {
+            entry.failed += 1;
+            if entry.failed > max {
+                self.end(out.queue, vec![entry], Reason::DeliveryLimit);
+                return;
+            }
+        }
         match verdict {
             Verdict::Acknowledge => {}
             Verdict::Reject => self.end(out.queue, vec![entry], Reason::Rejected),
-            Verdict::Requeue => {
+            Verdict::Requeue | Verdict::Fail => {
                 queue.ready.insert(out.place, entry);
                 if queue.arguments.dead.is_none() {
                     queue.drop_head(&BTreeSet::new());
@@ -754,10 +802,10 @@ impl Host {
         }
     }
 
-    fn requeue_all(&mut self, channel: u16) {
+    fn give_back_all(&mut self, channel: u16, verdict: Verdict) {
         let tags: Vec<u64> = self.channel(channel).out.keys().copied().collect();
         for tag in tags {
-            self.settle(channel, tag, Verdict::Requeue);
+            self.settle(channel, tag, verdict);
         }
     }
 
@@ -804,30 +852,15 @@ impl Host {
         }
     }
 
-    /// One message goes through its dead-letter exchange. False where none is to.
-    fn bury(&mut self) -> bool {
-        let first = match &self.order {
-            Some(order) => order
-                .iter()
-                .find(|queue| self.dying.contains(queue))
-                .copied(),
-            None => self.dying.front().copied(),
-        };
-        if let Some(queue) = first {
-            self.sources.insert(queue);
-            let dying = self.queues.get_mut(&queue).map(|of| &mut of.dying);
-            match dying.and_then(VecDeque::pop_front) {
-                Some((entry, reason)) => self.send_on(queue, entry.letter, reason),
-                None => self.dying.retain(|one| *one != queue),
-            }
-            return true;
+    /// One message goes through its dead-letter exchange.
+    fn bury(&mut self, source: u8) {
+        if source == REFUSED {
+            let (queue, letter) = self.refused.pop_front().unwrap();
+            self.send_on(queue, letter, Reason::MaxLength);
+            return;
         }
-        let Some((queue, letter)) = self.refused.pop_front() else {
-            return false;
-        };
-        self.sources.insert(queue + QUEUES);
-        self.send_on(queue, letter, Reason::MaxLength);
-        true
+        let (entry, reason) = self.queue(source).dying.pop_front().unwrap();
+        self.send_on(source, entry.letter, reason);
     }
 
     fn send_on(&mut self, queue: u8, mut letter: Letter, reason: Reason) {
@@ -864,26 +897,46 @@ impl Host {
         }
     }
 
-    /// Consumers take what they can, what is past its time goes, and what dies goes on.
-    fn settle_down(&mut self) -> Checked {
+    /// Consumers take what they can, what is past its time goes, and what dies goes on, until
+    /// there is a choice.
+    fn advance(&mut self) -> Vec<u8> {
         loop {
             self.deliver_all();
             self.expire();
-            if !self.bury() {
-                break;
+            let pending = self.pending();
+            match pending[..] {
+                [only] => self.bury(only),
+                _ => return pending,
             }
         }
+    }
+
+    /// From where something is to be dead-lettered.
+    fn pending(&mut self) -> Vec<u8> {
+        let queues = &self.queues;
+        (self.dying).retain(|queue| queues.get(queue).is_some_and(|of| !of.dying.is_empty()));
+        let refused = (!self.refused.is_empty()).then_some(REFUSED);
+        self.dying.iter().copied().chain(refused).collect()
+    }
+
+    /// Nothing came but what had to, and nothing is left undone.
+    fn finish(&mut self) -> Checked {
+        self.all_delivered()?;
+        match self.events.pop_front() {
+            None => Ok(()),
+            Some(more) => Err(format!("more than expected: {more:?}")),
+        }
+    }
+
+    fn all_delivered(&mut self) -> Checked {
         let mut left = self.events.iter();
         if let Some(event) = left.find(|event| matches!(event, Event::Delivered { .. })) {
             let event = event.clone();
             return self.deliver(&event);
         }
         let stuck = self.queues.iter().find(|(_, queue)| {
-            let mut takers = queue
-                .consumers
-                .iter()
-                .filter(|one| self.may_take(queue, one));
-            !queue.ready.is_empty() && takers.next().is_some()
+            let mut ready = queue.ready.values();
+            ready.any(|entry| !self.takers(queue, entry).is_empty())
         });
         match stuck {
             None => Ok(()),
@@ -897,12 +950,21 @@ impl Host {
         own && self.room_of_channel(one.channel) > 0 && queue.may_be_active(one)
     }
 
-    /// Whether it could, and nobody who comes first.
-    fn may_take(&self, queue: &Queue, one: &Consumer) -> bool {
-        let mut others = queue.consumers.iter();
-        let is_first =
-            !others.any(|other| other.priority > one.priority && self.has_room(queue, other));
-        self.has_room(queue, one) && is_first
+    /// Who may take the entry now: the highest of those who have room; of a group that somebody
+    /// has some of, nobody else.
+    fn takers<'a>(&self, queue: &'a Queue, entry: &Entry) -> Vec<&'a Consumer> {
+        let held = queue.held(entry);
+        let is_free =
+            |one: &&Consumer| held.is_none_or(|other| other.holder.as_ref() == Some(&one.tag));
+        let all = queue
+            .consumers
+            .iter()
+            .filter(|one| self.has_room(queue, one));
+        let all: Vec<_> = all.filter(is_free).collect();
+        let highest = all.iter().map(|one| one.priority).max();
+        all.into_iter()
+            .filter(|one| Some(one.priority) == highest)
+            .collect()
     }
 
     /// All that came and can be delivered as things are, in the order in which it came.
@@ -943,9 +1005,6 @@ impl Host {
         let Some((id, queue, one)) = found else {
             return Err(format!("{event:?}: to nobody"));
         };
-        if !self.may_take(queue, one) {
-            return Err(format!("{event:?}: to who may not take it: {queue:?}"));
-        }
         if self.channels[channel].last_tag + 1 != *tag {
             return Err(format!(
                 "{event:?}: the last tag was {}",
@@ -961,18 +1020,25 @@ impl Host {
             Some(at) => at < now || (at == now && !is_it(entry)),
             None => false,
         };
-        let before: Vec<Place> = queue
-            .ready
-            .iter()
-            .take_while(|(_, one)| is_before(one))
-            .map(|(place, _)| *place)
-            .collect();
-        let head = queue.ready.iter().nth(before.len());
-        let Some(place) = head
-            .filter(|(_, head)| is_it(head))
-            .map(|(place, _)| *place)
-        else {
-            return Err(format!("{event:?}: but the head of q{id} is {head:?}"));
+        let mut before: Vec<Place> = Vec::new();
+        let mut found = None;
+        for (place, entry) in &queue.ready {
+            if is_before(entry) {
+                before.push(*place);
+                continue;
+            }
+            let takers = self.takers(queue, entry);
+            if takers.is_empty() {
+                continue;
+            }
+            if is_it(entry) && takers.iter().any(|one| is_taker(one)) {
+                found = Some(*place);
+                break;
+            }
+            return Err(format!("{event:?}: first is {entry:?} for {takers:?}"));
+        }
+        let Some(place) = found else {
+            return Err(format!("{event:?}: nobody may take more of {queue:?}"));
         };
         let (no_ack, number) = (one.no_ack, queue.number);
         let queue = self.queue(id);
@@ -983,6 +1049,7 @@ impl Host {
         let mut entry = queue.ready.remove(&place).unwrap();
         if !no_ack {
             entry.redelivered = Some(true);
+            entry.holder = Some(consumer.clone());
             queue.out.insert(place, entry);
             queue
                 .consumers
@@ -1007,7 +1074,7 @@ impl Host {
     }
 
     /// What a restart leaves.
-    pub(crate) fn restart(&mut self) {
+    fn restart(&mut self) {
         let now = self.now;
         self.queues.retain(|_, queue| queue.durable);
         let queues = &self.queues;
@@ -1026,12 +1093,18 @@ impl Host {
             queue.used_at = now;
         }
         self.open_channels();
-        self.expire();
     }
 
     /// All that can be told apart of two hosts that made the same of all they saw.
     pub(crate) fn signature(&self) -> String {
-        let entry = |entry: &Entry| (entry.letter.text(), entry.redelivered, entry.expires_at);
+        let entry = |entry: &Entry| {
+            (
+                entry.letter.text(),
+                entry.redelivered,
+                entry.expires_at,
+                entry.failed,
+            )
+        };
         let all = self.queues.iter().map(|(id, queue)| {
             let ready: Vec<_> = queue
                 .ready
@@ -1039,9 +1112,20 @@ impl Host {
                 .map(|(place, one)| (place.0, entry(one)))
                 .collect();
             let out: Vec<_> = queue.out.values().map(entry).collect();
-            format!("{id} {ready:?} {out:?} {:?}\n", queue.seen)
+            let dying: Vec<_> = queue
+                .dying
+                .iter()
+                .map(|(one, why)| (one.letter.text(), *why))
+                .collect();
+            format!("{id} {ready:?} {out:?} {:?} {dying:?}\n", queue.seen)
         });
-        all.collect()
+        let refused: Vec<_> = self
+            .refused
+            .iter()
+            .map(|(queue, letter)| (*queue, letter.text()))
+            .collect();
+        let dying: BTreeSet<_> = self.dying.iter().collect();
+        all.collect::<String>() + &format!("{refused:?} {dying:?} {:?}", self.events)
     }
 
     /// The queues that one can get messages from.
@@ -1084,6 +1168,13 @@ enum Taken {
 }
 
 impl Queue {
+    /// Another of the entry's group that is out.
+    fn held(&self, entry: &Entry) -> Option<&Entry> {
+        let group = entry.letter.mail.group.filter(|_| self.arguments.groups)?;
+        let mut out = self.out.values();
+        out.find(|other| other.letter.mail.group == Some(group))
+    }
+
     fn bytes(&self) -> u64 {
         self.ready
             .values()

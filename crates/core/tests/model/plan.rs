@@ -71,6 +71,9 @@ pub(crate) struct Arguments {
     /// Size and age.
     pub(crate) once: Option<(u64, u64)>,
     pub(crate) dead: Option<Dead>,
+    pub(crate) groups: bool,
+    /// Failures that are allowed.
+    pub(crate) failures: Option<u64>,
 }
 
 /// The features that take part.
@@ -80,6 +83,8 @@ pub(crate) struct Features {
     pub(crate) consumer_priorities: bool,
     pub(crate) single_active: bool,
     pub(crate) dead_letters: bool,
+    pub(crate) groups: bool,
+    pub(crate) failures: bool,
 }
 
 impl Arguments {
@@ -118,6 +123,11 @@ impl Arguments {
             single_active: features.single_active && random.one_in(4),
             once: random.some(4, &[(1, 100), (3, 10), (100, 1000)]),
             dead: None,
+            groups: features.groups && random.one_in(3),
+            failures: features
+                .failures
+                .then(|| random.some(3, &[0, 1, 2]))
+                .flatten(),
         }
     }
 }
@@ -140,6 +150,7 @@ pub(crate) struct Mail {
     pub(crate) priority: Option<u8>,
     pub(crate) expiration: Option<u64>,
     pub(crate) id: Option<u8>,
+    pub(crate) group: Option<u8>,
 }
 
 impl Mail {
@@ -156,6 +167,7 @@ impl Mail {
             priority: random.some(2, &[0, 1, 2, 3, 4, 255]),
             expiration: random.some(4, &[0, 1, 7, 30]),
             id: random.some(2, &[1, 2, 3, 4, 5]),
+            group: random.some(2, &[1, 2, 3]),
         }
     }
 }
@@ -165,6 +177,8 @@ impl Mail {
 pub(crate) enum Verdict {
     Acknowledge,
     Requeue,
+    /// Given back, which counts.
+    Fail,
     Reject,
 }
 
@@ -315,7 +329,8 @@ fn step(random: &mut Random, features: Features) -> Step {
             verdict: random.pick(&[
                 Verdict::Acknowledge,
                 Verdict::Requeue,
-                Verdict::Requeue,
+                Verdict::Fail,
+                Verdict::Fail,
                 Verdict::Reject,
             ]),
         },

@@ -254,6 +254,56 @@ fn what_is_published_meanwhile_comes_behind_once() {
 }
 
 #[test]
+fn while_one_reads_another_gets_no_more_than_is_kept() {
+    let mut world = reading();
+    world.open(key(1, 2));
+    retaining(
+        &mut world,
+        "x",
+        "direct",
+        &[("x-retain-messages", Value::I32(3))],
+    );
+    for body in numbers(0..3) {
+        world.publish("x", "k", &body);
+    }
+    world.declare("slow");
+    world.declare("late");
+    world.answer_fetches = false;
+    let slow = world.execute(bind_request("slow", "x", "k", from(FIRST)));
+    for body in numbers(3..6) {
+        world.publish("x", "k", &body);
+    }
+    world.answer_fetches = true;
+    replay(&mut world, ("late", "x", "k"), FIRST);
+    let answers = answer_all(&mut world, slow);
+    assert_eq!(answers, [Seen::Reply(Reply::QueueBindOk)]);
+    assert_eq!(world.drain("late"), numbers(3..6));
+    assert_eq!(world.drain("slow"), numbers(0..6));
+    world.tick(0);
+    assert_eq!(world.shard.summary().retained, 3);
+    check_references(&world);
+}
+
+#[test]
+fn a_long_replay_is_sliced() {
+    let mut world = World::new();
+    keep_all(&mut world, "x", "fanout");
+    world.fill("x", "", &numbers(0..5000));
+    world.declare("q");
+    let seen = world.bind_with(key(1, 1), ("q", "x", ""), from(FIRST));
+    assert_eq!(seen, []);
+    world.now += 1;
+    assert_eq!(world.shard.deadline(), Some(0));
+    assert_eq!(world.tick(0), [Seen::Reply(Reply::QueueBindOk)]);
+    assert_eq!(world.shard.queues()[0].ready, 5000);
+    assert_eq!(
+        world.log.records.last().unwrap().len() / 5000,
+        0,
+        "less than a byte each"
+    );
+}
+
+#[test]
 fn what_is_asked_behind_a_replay_waits_for_it() {
     let mut world = reading();
     world.open(key(1, 2));
@@ -398,6 +448,48 @@ fn limits_and_times_to_live_of_the_queue_hold() {
     );
     world.tick(1);
     assert_eq!(world.drain("ttl"), [""; 0]);
+    check_references(&world);
+}
+
+#[test]
+fn groups_hold_for_what_comes_before_what_was_looked_at() {
+    let mut world = World::new();
+    keep_all(&mut world, "x", "fanout");
+    for (priority, body) in [(1, "1"), (0, "2"), (1, "3")] {
+        let headers = arguments(&[("g", Value::LongString(b"same"))]);
+        let properties = Properties {
+            headers: Some(headers.as_bytes()),
+            priority: Some(priority),
+            delivery_mode: Some(2),
+            ..Properties::default()
+        };
+        world.publish_with("x", "", body, false, &properties);
+    }
+    let table = arguments(&[
+        ("x-max-priority", Value::U8(2)),
+        ("x-group-header", Value::LongString(b"g")),
+    ]);
+    world.declare_with("q", true, table);
+    for body in ["a", "b"] {
+        world.publish("", "q", body);
+    }
+    world.open(key(1, 2));
+    let qos = Request::Qos {
+        prefetch_size: 0,
+        prefetch_count: 1,
+        global: false,
+    };
+    world.request(key(1, 2), qos);
+    let mut delivered = world.consume(key(1, 2), "q", "one");
+    replay(&mut world, ("q", "x", ""), FIRST);
+    for tag in 1..=4 {
+        delivered.extend(world.ack(key(1, 2), tag));
+    }
+    let bodies = delivered.into_iter().filter_map(|seen| match seen {
+        Seen::Delivered { body, .. } => Some(body),
+        _ => None,
+    });
+    assert_eq!(bodies.collect::<Vec<_>>(), ["a", "1", "3", "b", "2"]);
     check_references(&world);
 }
 

@@ -325,3 +325,29 @@ fn bad_arguments_change_nothing_and_are_named() {
         &[("x-retain-messages", Value::I64(5))],
     );
 }
+
+#[test]
+fn a_dead_letter_is_kept_on_its_way_to_a_queue() {
+    let mut world = World::new();
+    retaining(
+        &mut world,
+        "x",
+        "fanout",
+        &[("x-retain-messages", Value::I32(5))],
+    );
+    let source = [
+        ("x-dead-letter-exchange", Value::LongString(b"x")),
+        ("x-message-ttl", Value::I32(10)),
+    ];
+    world.declare_with("source", true, arguments(&source));
+    world.publish("", "source", "to nowhere");
+    world.tick(10);
+    assert_eq!(retained(&world), 0);
+    world.declare("q");
+    world.bind("q", "x", "");
+    world.publish("", "source", "to q");
+    world.tick(10);
+    assert_eq!(world.drain("q"), ["to q"]);
+    assert_eq!(retained(&world), 1);
+    check_references(&world);
+}

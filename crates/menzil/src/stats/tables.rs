@@ -213,6 +213,8 @@ const JOURNAL: &[&str] = &[
 ];
 const OBJECTS: &[&str] = &[
     "messages",
+    "delayed",
+    "retained",
     "queues_count",
     "exchanges",
     "bindings",

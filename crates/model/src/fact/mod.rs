@@ -33,7 +33,7 @@ pub use packed::{Packed, PackedEntries, PackedSummary, StoredEntry};
 pub use packing::Packing;
 pub use policy::{ApplyTo, PolicyDefinition};
 
-use crate::{Class, ExchangeId, Message, Name, QueueId, Sequence, Table};
+use crate::{Class, ExchangeId, Message, Name, QueueId, Sequence, Table, Value};
 
 /// The version that [`Fact::encode`] writes.
 pub const FORMAT_VERSION: u8 = 2;
@@ -60,11 +60,13 @@ pub enum ExchangeKind {
     LocalRandom = 8,
     /// Every binding, and to each new one what passed of late.
     RecentHistory = 9,
+    /// As another kind, when the time has come that the message asks for.
+    Delayed = 10,
 }
 
 impl ExchangeKind {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Direct,
         Self::Fanout,
         Self::Topic,
@@ -74,6 +76,7 @@ impl ExchangeKind {
         Self::Random,
         Self::LocalRandom,
         Self::RecentHistory,
+        Self::Delayed,
     ];
 
     /// The kind of that type name, as in `exchange.declare`.
@@ -88,6 +91,7 @@ impl ExchangeKind {
             b"x-random" => Self::Random,
             b"x-local-random" => Self::LocalRandom,
             b"x-recent-history" => Self::RecentHistory,
+            b"x-delayed-message" => Self::Delayed,
             _ => return None,
         })
     }
@@ -104,6 +108,7 @@ impl ExchangeKind {
             Self::Random => "x-random",
             Self::LocalRandom => "x-local-random",
             Self::RecentHistory => "x-recent-history",
+            Self::Delayed => "x-delayed-message",
         }
     }
 
@@ -129,6 +134,26 @@ pub struct ExchangeDefinition {
     pub internal: bool,
     /// Declared arguments.
     pub arguments: Table,
+}
+
+impl ExchangeDefinition {
+    /// How it routes: of one that delays, what the argument `x-delayed-type` says.
+    pub fn routes_as(&self) -> ExchangeKind {
+        if self.kind != ExchangeKind::Delayed {
+            return self.kind;
+        }
+        match self.arguments.find(b"x-delayed-type") {
+            Some(Value::LongString(name)) => ExchangeKind::from_name(name),
+            _ => None,
+        }
+        .unwrap_or(ExchangeKind::Direct)
+    }
+
+    /// Whether it keeps messages that ask for it until they are due.
+    pub fn delays(&self) -> bool {
+        self.kind == ExchangeKind::Delayed
+            || matches!(self.arguments.find(b"x-delayed"), Some(Value::Bool(true)))
+    }
 }
 
 /// A queue as declared.
@@ -303,6 +328,19 @@ pub struct Range {
 /// Ranges, ascending and apart.
 pub type Ranges = SmallVec<[Range; 1]>;
 
+/// An entry that was out and came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// Which.
+    pub sequence: Sequence,
+    /// How often its delivery failed.
+    pub failed: u16,
+    /// How often it was out.
+    pub acquired: u16,
+    /// Milliseconds since 1970 until which it is not delivered again.
+    pub ready_at: Option<u64>,
+}
+
 /// One thing that happened to durable state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
@@ -364,6 +402,14 @@ pub enum Fact {
         queue: QueueId,
         /// The entries.
         entries: Packed,
+    },
+    /// Entries that were out came back; what it says of an entry is all that holds of it. In
+    /// checkpoints too.
+    Returned {
+        /// Which queue.
+        queue: QueueId,
+        /// The entries.
+        entries: Vec<Returned>,
     },
     /// Facts that hold together or not at all.
     Group(Vec<Self>),
@@ -435,6 +481,7 @@ impl Fact {
             | Self::Published(_)
             | Self::Settled { .. }
             | Self::Delivering { .. }
+            | Self::Returned { .. }
             | Self::Copied { .. }
             | Self::Page { .. }
             | Self::Seen { .. } => Class::Message,

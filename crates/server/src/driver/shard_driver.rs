@@ -67,6 +67,7 @@ impl ShardDriver {
             state,
             log: ShardLog::new(&node.journal, self.id),
             open: Open::default(),
+            hands_over: false,
         }
     }
 
@@ -129,6 +130,8 @@ pub(crate) struct Batch<'a> {
     now_ms: u64,
     log: ShardLog<'a>,
     open: Open,
+    /// Whoever waits for the shard gets it before this thread may have it again.
+    hands_over: bool,
     state: MutexGuard<'a, State>,
 }
 
@@ -237,6 +240,11 @@ impl<'a> Batch<'a> {
         self.state.armed = self.deadline();
     }
 
+    /// Delayed messages that found no queue since the last time.
+    pub(crate) fn take_strays(&mut self) -> Vec<menzil_core::Stray> {
+        self.state.shard.take_strays()
+    }
+
     fn parts<'b>(
         &'b mut self,
         touched: &'b mut Touched,
@@ -271,6 +279,11 @@ impl<'a> Batch<'a> {
     /// When something is due, `u64::MAX` for never.
     pub(crate) fn deadline(&self) -> u64 {
         self.state.shard.deadline().unwrap_or(u64::MAX)
+    }
+
+    /// Ends the batch of a thread that will soon want another one.
+    pub(crate) fn hand_over(mut self) {
+        self.hands_over = true;
     }
 
     /// Stops reading from a connection one of whose channels waits for the journal.
@@ -310,6 +323,9 @@ impl Drop for Batch<'_> {
         if deadline < self.state.armed {
             self.state.armed = deadline;
             self.driver.timer.notify_one();
+        }
+        if self.hands_over {
+            MutexGuard::bump(&mut self.state);
         }
     }
 }

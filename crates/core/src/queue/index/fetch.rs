@@ -50,6 +50,8 @@ impl Fetching {
 pub(crate) struct RunMax {
     pub(crate) messages: usize,
     pub(crate) bytes: u64,
+    /// None from here on.
+    pub(crate) below: Sequence,
 }
 
 impl Index {
@@ -100,6 +102,9 @@ impl Index {
             let Some(held) = next.filter(|_| wanted.len() < max.messages) else {
                 break;
             };
+            if held.sequence() >= max.below {
+                break;
+            }
             if held.content.is_some() || held.asked {
                 continue;
             }

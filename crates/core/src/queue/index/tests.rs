@@ -99,6 +99,8 @@ fn item(sequence: u64, size: u64, expires_at: Option<u64>, stored: bool) -> Item
         expires_at,
         durable: stored,
         redelivered: false,
+        failed: 0,
+        acquired: 0,
     }
 }
 
@@ -263,6 +265,7 @@ fn fetch(index: &mut Index, messages: usize, works: bool) -> Result<(), TestCase
     let max = RunMax {
         messages,
         bytes: 500,
+        below: Sequence(u64::MAX),
     };
     let wanted = index.ask(max);
     prop_assert!(wanted.len() <= messages);

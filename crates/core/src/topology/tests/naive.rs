@@ -91,8 +91,8 @@ impl Naive {
                 .map(|(queue, _)| Destination::Queue(*queue))
                 .collect();
         }
-        let takes = |binding: &&Binding| match exchange.kind {
-            ExchangeKind::Direct => keys.contains(&binding.key.as_bytes()),
+        let takes = |binding: &&Binding| match exchange.routes_as() {
+            ExchangeKind::Direct | ExchangeKind::Delayed => keys.contains(&binding.key.as_bytes()),
             ExchangeKind::Topic => keys
                 .iter()
                 .any(|key| topic(&words(binding.key.as_bytes()), &words(key))),
@@ -112,7 +112,7 @@ impl Naive {
             })
             .filter(takes)
             .collect();
-        match exchange.kind {
+        match exchange.routes_as() {
             ExchangeKind::ConsistentHash => {
                 let on = exchange.arguments.find(b"hash-header");
                 let key = on.map_or(Some(keys[0]), |_| text_of(headers, b"h"));
@@ -120,6 +120,7 @@ impl Naive {
             }
             ExchangeKind::ModulusHash => self.by_number(&taking, keys).into_iter().collect(),
             ExchangeKind::Direct
+            | ExchangeKind::Delayed
             | ExchangeKind::Fanout
             | ExchangeKind::Topic
             | ExchangeKind::Headers
