@@ -191,7 +191,11 @@ impl Single {
         let Some(member) = self.members.get_mut(at) else {
             return;
         };
-        member.bindings.retain(|other| other.number != number);
+        // What goes in slices goes youngest first, so it is looked for from that end.
+        let mut youngest_first = member.bindings.iter().rev();
+        if let Some(behind) = youngest_first.position(|other| other.number == number) {
+            member.bindings.remove(member.bindings.len() - 1 - behind);
+        }
         let is_last = member.bindings.is_empty();
         self.weigh(at);
         if is_last {

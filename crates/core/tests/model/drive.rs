@@ -588,6 +588,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             delivery_tag,
             redelivered,
             message,
+            ..
         } => {
             return Event::Delivered {
                 channel,
@@ -602,6 +603,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             redelivered,
             message_count,
             message,
+            ..
         } => {
             return Event::Got {
                 channel,

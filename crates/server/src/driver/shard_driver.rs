@@ -63,6 +63,7 @@ impl ShardDriver {
             state,
             log: ShardLog::new(&node.journal, self.id),
             open: Open::default(),
+            hands_over: false,
         }
     }
 
@@ -107,6 +108,8 @@ pub(crate) struct Batch<'a> {
     now_ms: u64,
     log: ShardLog<'a>,
     open: Open,
+    /// Whoever waits for the shard gets it before this thread may have it again.
+    hands_over: bool,
     state: MutexGuard<'a, State>,
 }
 
@@ -218,6 +221,11 @@ impl<'a> Batch<'a> {
         self.state.shard.deadline().unwrap_or(u64::MAX)
     }
 
+    /// Ends the batch of a thread that will soon want another one.
+    pub(crate) fn hand_over(mut self) {
+        self.hands_over = true;
+    }
+
     /// Stops reading from a connection one of whose channels waits for the journal.
     pub(crate) fn park(&mut self, link: &Arc<Link>) {
         if self.state.shard.parked_bytes(link.id).is_some()
@@ -255,6 +263,9 @@ impl Drop for Batch<'_> {
         if deadline < self.state.armed {
             self.state.armed = deadline;
             self.driver.timer.notify_one();
+        }
+        if self.hands_over {
+            MutexGuard::bump(&mut self.state);
         }
     }
 }
