@@ -897,18 +897,11 @@ impl Host {
         }
     }
 
-    /// Consumers take what they can, what is past its time goes, and what dies goes on, until
-    /// there is a choice.
+    /// Consumers take what they can, and what is past its time goes. Tells what may be next.
     fn advance(&mut self) -> Vec<u8> {
-        loop {
-            self.deliver_all();
-            self.expire();
-            let pending = self.pending();
-            match pending[..] {
-                [only] => self.bury(only),
-                _ => return pending,
-            }
-        }
+        self.deliver_all();
+        self.expire();
+        self.pending()
     }
 
     /// From where something is to be dead-lettered.
