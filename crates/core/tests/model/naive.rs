@@ -306,6 +306,15 @@ impl Host {
                 .iter()
                 .any(|event| matches!(event, Event::Delivered { .. }));
             let early = if reads { host.pending() } else { Vec::new() };
+            // The same of groups: what is over the limit goes while the next one is read.
+            let may_shed = |queue: &Queue| queue.arguments.groups && queue.arguments.dead.is_some();
+            if reads && host.queues.values().any(may_shed) {
+                let mut next = host.clone();
+                next.expire();
+                if next.signature() != host.signature() {
+                    open.push(next);
+                }
+            }
             for source in early {
                 let mut next = host.clone();
                 next.bury(source);
