@@ -190,7 +190,7 @@ CASES = [
     *(
         routing(f"copies-{queues}", f"persistent 2 KB messages, each to {queues} queue{'s' * (queues > 1)}, consumed",
                 f"--scenario confirm --size 2000 --exchange fanout --queues {queues} --consumers {queues} --ack-batch 50 --warmup 5 --seconds 5",
-                "curve", fresh=True, timed=False, peers=BOTH, takes=took(12, 14))
+                "curve", fresh=True, timed=False, takes=took(12, 14))
         for queues in (1, 2, 4, 8, 16, 32)
     ),
     # An ordinary client library.

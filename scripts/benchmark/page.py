@@ -164,11 +164,12 @@ def head(data):
     raw = f" Raw 4 KiB overwrite + fdatasync beside the runs: {statistics.median(sync):,.0f}/s, p50 {statistics.median(p50) / 1e3:,.0f} µs." if sync else ""
     cut = left_out(data)
     cut += "".join(f"\n\n**Failed**: {failure.splitlines()[0]}" for failure in data.get("failures", []))
+    noted = f"\n\n**Note.** {data['note']}" if data.get("note") else ""
     name = data.get("asked", {}).get("page", "benchmarks")
     title, command = ("Benchmarks", "make bench") if name == "benchmarks" else ("Benchmarks of routing and copies", f"scripts/bench --page {name}")
     return f"""# {title}
 
-Written by `{command}`: medians of {data['rounds']} interleaved {'round' if data['rounds'] == 1 else 'rounds'} of {data['seconds']:g} s; where a row says so, RabbitMQ had fewer rounds or fewer objects, for they take it long. {data['machine']}. Menzil {data['menzil']} and RabbitMQ {data['rabbitmq']} (Debian's package), both with their defaults and without plugins, but for the settings named in a row.{raw}{cut}
+Written by `{command}`: medians of {data['rounds']} interleaved {'round' if data['rounds'] == 1 else 'rounds'} of {data['seconds']:g} s; where a row says so, RabbitMQ had fewer rounds or fewer objects, for they take it long. {data['machine']}. Menzil {data['menzil']} and RabbitMQ {data['rabbitmq']} (Debian's package), both with their defaults and without plugins, but for the settings named in a row.{raw}{cut}{noted}
 
 **How durable each was.** Menzil confirms a persistent message after `fdatasync`, whatever the queue. RabbitMQ's classic queues confirm without a sync; its quorum queues sync. So the fair peer of a durable row is the quorum queue; the classic queue is shown because it is the default.
 

@@ -50,6 +50,7 @@ class Suite:
             environment["MENZIL_CONTROL"] = str(server.path)
         if broker.name == "menzil":
             environment["INTEROP_BINARY"] = str(broker.binary)
+            environment["INTEROP_DATA"] = str(broker.data)
         return environment
 
     def execute(self, command, environment, folder):

@@ -108,6 +108,7 @@ fn deliveries(body_bytes: usize, count: usize) -> f64 {
             consumer_tag: consumer_tag.clone(),
             delivery_tag: DeliveryTag(tag),
             redelivered: false,
+            properties: None,
             message: Arc::clone(&message),
         };
         outbound.handle(Effect::Channel {

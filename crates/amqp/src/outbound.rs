@@ -432,6 +432,7 @@ impl Outbound {
                 consumer_tag,
                 delivery_tag,
                 redelivered,
+                properties,
                 message,
             } => {
                 let start = self.outbox.end();
@@ -442,7 +443,7 @@ impl Outbound {
                     exchange: message.exchange(),
                     routing_key: message.routing_key(),
                 });
-                if self.write_content(channel, &method, message) {
+                if self.write_content(channel, &method, message, properties.as_deref()) {
                     self.outbox.mark(start, credit_bytes(message));
                 } else {
                     self.drop_output(output);
@@ -452,6 +453,7 @@ impl Outbound {
                 delivery_tag,
                 redelivered,
                 message_count,
+                properties,
                 message,
             } => {
                 let start = self.outbox.end();
@@ -462,7 +464,7 @@ impl Outbound {
                     routing_key: message.routing_key(),
                     message_count: *message_count,
                 });
-                if self.write_content(channel, &method, message) {
+                if self.write_content(channel, &method, message, properties.as_deref()) {
                     self.outbox.mark(start, credit_bytes(message));
                 } else {
                     self.drop_output(output);
@@ -475,7 +477,7 @@ impl Outbound {
                     exchange: message.exchange(),
                     routing_key: message.routing_key(),
                 });
-                self.write_content(channel, &method, message);
+                self.write_content(channel, &method, message, None);
             }
             Output::Cancelled { consumer_tag } => {
                 let method = Method::BasicCancel(BasicCancel {
@@ -495,11 +497,14 @@ impl Outbound {
         channel: ChannelId,
         method: &Method<'_>,
         message: &Message,
+        properties: Option<&[u8]>,
     ) -> bool {
-        let (header, most) = (
-            encode::header_frame_bytes(message),
-            self.frame_bytes_max as usize,
-        );
+        let most = self.frame_bytes_max as usize;
+        // Headers that were added give way where there is no room for them.
+        let fits = |properties: &&[u8]| encode::header_frame_bytes(properties) <= most;
+        let properties = properties.filter(fits);
+        let properties = properties.unwrap_or_else(|| message.properties());
+        let header = encode::header_frame_bytes(properties);
         if header > most {
             let text = format!(
                 "content header of {header} bytes does not fit into the negotiated frame_max \
@@ -510,7 +515,8 @@ impl Outbound {
         }
         encode::method(&mut self.outbox, channel.number(), method);
         let payload_max = most - FRAME_OVERHEAD_BYTES;
-        encode::content(&mut self.outbox, channel.number(), message, payload_max);
+        let content = (message, properties);
+        encode::content(&mut self.outbox, channel.number(), content, payload_max);
         true
     }
 

@@ -119,6 +119,7 @@ proptest! {
                 consumer_tag: &consumers[step.consumer],
                 delivery_tag: DeliveryTag(tag),
                 redelivered: step.redelivered,
+                properties: None,
                 content: if step.stored {
                     Carried::Stored(&message)
                 } else {

@@ -181,6 +181,7 @@ fn take(broker: &mut Broker, step: Step, sent: &mut Vec<u8>) {
                 consumer_tag: Name::from("t"),
                 delivery_tag: DeliveryTag(1),
                 redelivered: true,
+                properties: None,
                 message: Arc::new(Message::new(&name, &name, b"\0\0", parts, 1000)),
             };
             broker.output(channel, after, output);

@@ -45,6 +45,7 @@ fn deliver(tag: u64, message: &Arc<Message>) -> Output {
         consumer_tag: Name::from("ctag"),
         delivery_tag: DeliveryTag(tag),
         redelivered: false,
+        properties: None,
         message: Arc::clone(message),
     }
 }

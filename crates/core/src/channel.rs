@@ -97,6 +97,8 @@ pub(crate) enum Verdict {
     Reject,
     /// Back to its place.
     Requeue,
+    /// Back to its place, and a failure.
+    Fail,
 }
 
 /// What a parked channel waits for.

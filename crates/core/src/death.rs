@@ -21,7 +21,6 @@ pub(crate) enum Reason {
     /// A length limit had no room for it.
     MaxLength,
     /// It came back too often.
-    #[expect(dead_code, reason = "delivery limits follow")]
     DeliveryLimit,
 }
 
@@ -319,7 +318,6 @@ fn counted_again(fields: Fields<'_>) -> Vec<u8> {
 }
 
 /// The properties with these headers as well, which win over others of their names.
-#[expect(dead_code, reason = "delivery counts follow")]
 pub(crate) fn with_headers(properties: &[u8], ours: &[u8]) -> Vec<u8> {
     let mut properties = Properties::parse(properties).unwrap_or_default();
     let headers = merged(ours, properties.headers.unwrap_or_default(), None);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use menzil_model::fact::{Chunks, Origin};
 use menzil_model::{ConnectionId, DeliveryTag, Message, Name, QueueId, Sequence};
 
@@ -87,6 +88,8 @@ pub struct Delivering<'a> {
     pub redelivered: bool,
     /// The content.
     pub content: Carried<'a>,
+    /// Properties in place of the content's, where headers are added for this delivery.
+    pub properties: Option<&'a [u8]>,
 }
 
 /// The content of a delivery.
@@ -110,6 +113,7 @@ impl Delivering<'_> {
             consumer_tag: self.consumer_tag.clone(),
             delivery_tag: self.delivery_tag,
             redelivered: self.redelivered,
+            properties: self.properties.map(Bytes::copy_from_slice),
             message: match self.content {
                 Carried::Stored(message) => Arc::clone(message),
                 Carried::Passing { publish, .. } => Arc::new(publish.message(usize::MAX)),
@@ -150,6 +154,8 @@ pub enum Output {
         delivery_tag: DeliveryTag,
         /// It may have been delivered before.
         redelivered: bool,
+        /// As in [`Delivering::properties`].
+        properties: Option<Bytes>,
         /// The content.
         message: Arc<Message>,
     },
@@ -161,6 +167,8 @@ pub enum Output {
         redelivered: bool,
         /// Ready messages that are left.
         message_count: u32,
+        /// As in [`Delivering::properties`].
+        properties: Option<Bytes>,
         /// The content.
         message: Arc<Message>,
     },

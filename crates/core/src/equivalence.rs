@@ -45,8 +45,13 @@ pub(crate) fn compare_text(
     if received == current {
         return Ok(());
     }
+    // RabbitMQ prints an Erlang atom, and one with a hyphen has quotes of its own.
     let given = |text: &str| Given::Value {
-        text: text.to_owned(),
+        text: if text.contains('-') {
+            format!("'{text}'")
+        } else {
+            text.to_owned()
+        },
         kind: "",
     };
     Err(of.differs(name, given(received), given(current)))
@@ -142,5 +147,23 @@ fn printed(value: &Value<'_>) -> String {
         | Value::I32(_)
         | Value::U32(_)
         | Value::I64(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_with_a_hyphen_are_quoted_twice_as_rabbitmq_does() {
+        let object = Object::Exchange(Name::from("x"));
+        let of = Compared { object: &object };
+        let refused = compare_text(of, "type", "x-random", "direct");
+        let given = |text: &str| Given::Value {
+            text: text.to_owned(),
+            kind: "",
+        };
+        let expected = of.differs("type", given("'x-random'"), given("direct"));
+        assert_eq!(refused, Err(expected));
     }
 }

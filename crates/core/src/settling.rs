@@ -6,7 +6,7 @@
 //! no confirm tells how far the journal is, a message may be written before them: else each
 //! message that goes straight through would have a record of its settle alone.
 
-use menzil_model::fact::{Range, Ranges, Why};
+use menzil_model::fact::{Range, Ranges, Returned, Why};
 use menzil_model::{Fact, QueueId, Sequence};
 
 use crate::log::Log;
@@ -15,6 +15,8 @@ use crate::log::Log;
 #[derive(Debug, Default)]
 pub(crate) struct Settling {
     runs: Vec<(QueueId, Why, Ranges)>,
+    /// Entries that came back, which is written before the others.
+    returned: Vec<(QueueId, Vec<Returned>)>,
     /// A client asked for one of them.
     is_asked: bool,
 }
@@ -36,6 +38,17 @@ impl Settling {
     /// Notes that an entry went out to a consumer that acknowledges nothing.
     pub(crate) fn add_unasked(&mut self, queue: QueueId, sequence: Sequence) {
         self.note(queue, sequence, Why::Acknowledged);
+    }
+
+    /// Notes that an entry came back.
+    pub(crate) fn add_returned(&mut self, queue: QueueId, returned: Returned) {
+        self.is_asked = true;
+        match self.returned.last_mut() {
+            Some((last, entries)) if *last == queue && entries.len() < RANGES_MAX => {
+                entries.push(returned);
+            }
+            _ => self.returned.push((queue, vec![returned])),
+        }
     }
 
     fn note(&mut self, queue: QueueId, sequence: Sequence, why: Why) {
@@ -72,6 +85,9 @@ impl Settling {
     /// Writes what gathered.
     pub(crate) fn write(&mut self, log: &mut dyn Log) {
         self.is_asked = false;
+        for (queue, entries) in self.returned.drain(..) {
+            log.append_lazy(&Fact::Returned { queue, entries });
+        }
         for (queue, why, ranges) in self.runs.drain(..) {
             log.append_lazy(&Fact::Settled { queue, ranges, why });
         }

@@ -21,6 +21,12 @@ pub(crate) enum Command {
     Bench(BenchArguments),
     /// Show the counters of a running server
     Stats(StatsArguments),
+    /// Set, clear and list the policies of a running server
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    /// Bring exchanges, queues, bindings and policies into a running server
+    #[command(subcommand)]
+    Definitions(DefinitionsCommand),
     /// Tell where messages would go, and why
     #[command(subcommand)]
     Explain(ExplainCommand),
@@ -45,6 +51,9 @@ pub(crate) struct ServerArguments {
     /// AMQP 0-9-1 at HOST:PORT (port 0 picks one), or off
     #[arg(long, value_name = "ADDR")]
     pub(crate) amqp: Option<String>,
+    /// File of definitions in RabbitMQ's JSON, imported before clients can connect
+    #[arg(long, value_name = "FILE")]
+    pub(crate) definitions: Option<String>,
     /// error, warn, info or debug
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
@@ -83,6 +92,81 @@ pub(crate) struct StatsArguments {
     /// As one JSON object, for programs
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Which server, and which of its virtual hosts.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// The server's data folder
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    pub(crate) data_dir: PathBuf,
+    /// Virtual host
+    #[arg(long, value_name = "NAME", default_value = "/")]
+    pub(crate) vhost: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Set a policy, in the place of the one of that name
+    ///
+    /// It is on disk and has reached every exchange and queue when the command ends.
+    Set {
+        /// Its name
+        name: String,
+        /// Regular expression that names match
+        pattern: String,
+        /// Keys and values as a JSON object, such as '{"max-length": 1000}'
+        definition: String,
+        /// The highest one that matches applies
+        #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+        priority: i64,
+        /// all, exchanges, queues, classic_queues, quorum_queues or streams
+        #[arg(long, default_value = "all")]
+        apply_to: String,
+        /// Set an operator policy, which bounds what others say
+        #[arg(long)]
+        operator: bool,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Clear a policy
+    Clear {
+        /// Its name
+        name: String,
+        /// Clear an operator policy
+        #[arg(long)]
+        operator: bool,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Print all policies of all virtual hosts, a line of JSON for each
+    List {
+        /// The server's data folder
+        #[arg(long, value_name = "DIR", default_value = "./data")]
+        data_dir: PathBuf,
+    },
+    /// Print what an exchange or queue is set to, and who says so
+    Effective {
+        /// Its name
+        name: String,
+        /// An exchange, not a queue
+        #[arg(long)]
+        exchange: bool,
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DefinitionsCommand {
+    /// Import a file of definitions, or nothing of it where it has a mistake
+    Import {
+        /// The file, RabbitMQ's JSON
+        file: PathBuf,
+        /// The server's data folder
+        #[arg(long, value_name = "DIR", default_value = "./data")]
+        data_dir: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -14,7 +14,7 @@ use menzil_model::Name;
 use self::definitions::Loaded;
 use self::message::Message;
 use crate::cli::{ExplainCommand, RouteArguments};
-use crate::{Failure, print, stats};
+use crate::{Failure, control, print};
 
 pub(crate) fn run(command: &ExplainCommand) -> Result<(), Failure> {
     let ExplainCommand::Route(arguments) = command;
@@ -35,7 +35,7 @@ fn load(arguments: &RouteArguments) -> Result<Loaded, Failure> {
         (read(file)?, file.display().to_string())
     } else {
         let question = format!("definitions {}", arguments.vhost);
-        let answer = stats::ask(&arguments.data_dir, &question)?;
+        let answer = control::ask(&arguments.data_dir, &question, b"")?;
         (answer, "the server".to_owned())
     };
     Loaded::from_json(&text, &arguments.vhost)

@@ -1,6 +1,7 @@
 //! The Menzil broker.
 
 mod cli;
+mod control;
 mod explain;
 mod hash_password;
 mod journal;
@@ -53,6 +54,8 @@ fn main() -> ExitCode {
         cli::Command::Server(arguments) => server::run(&arguments),
         cli::Command::Bench(arguments) => bench(arguments.words),
         cli::Command::Stats(arguments) => stats::run(&arguments),
+        cli::Command::Policy(command) => control::policy(&command),
+        cli::Command::Definitions(command) => control::definitions(&command),
         cli::Command::Explain(command) => explain::run(&command),
         cli::Command::Journal(command) => journal::run(&command),
         cli::Command::HashPassword(arguments) => hash_password::run(&arguments),

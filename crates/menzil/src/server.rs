@@ -34,6 +34,7 @@ fn settings(arguments: &ServerArguments) -> Result<Settings, Failure> {
     let named = [
         ("data_dir", &arguments.data_dir),
         ("amqp", &arguments.amqp),
+        ("definitions", &arguments.definitions),
         ("log_level", &arguments.log_level),
         ("log_format", &arguments.log_format),
     ];

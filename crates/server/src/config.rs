@@ -29,6 +29,8 @@ pub struct Settings {
     /// Where AMQP 0-9-1 clients connect: `ADDRESS:PORT`, port 0 picks a free one; `off` listens
     /// nowhere. Default `127.0.0.1:5672`.
     pub amqp: Address,
+    /// File of definitions in RabbitMQ's JSON, imported at each start; empty is none.
+    pub definitions: PathBuf,
     /// Virtual hosts that exist; new ones are created at start. Default `["/"]`.
     pub virtual_hosts: Vec<String>,
     /// The `product` that clients are shown: `Menzil`, or `RabbitMQ` for tools that check it.
@@ -120,6 +122,7 @@ impl Default for Settings {
         Self {
             data_dir: PathBuf::from("./data"),
             amqp: Address::on("127.0.0.1:5672"),
+            definitions: PathBuf::new(),
             virtual_hosts: vec!["/".to_owned()],
             product: "Menzil".to_owned(),
             guest: true,

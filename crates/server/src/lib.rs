@@ -6,6 +6,8 @@
 mod clock;
 pub mod config;
 mod connection;
+mod control;
+mod definitions;
 mod driver;
 mod executor;
 mod listener;

@@ -26,7 +26,7 @@ use crate::driver::shard_driver::ShardDriver;
 use crate::driver::{Node, checkpointer, commit_loop, fetcher, stop_node, timer};
 use crate::scratch::ScratchFile;
 use crate::users::Users;
-use crate::{listener, log, stats};
+use crate::{definitions, listener, log, stats};
 
 /// A body over this size is journaled in parts of it.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -72,6 +72,7 @@ impl Server {
     /// before [`Server::run`]; a port that is taken leaves no half-made folder.
     pub fn start(settings: Settings) -> Result<Self, StartError> {
         let clock = Clock::start();
+        let definitions = read_definitions(&settings)?;
         raise_file_limit(settings.connections_max);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -125,6 +126,13 @@ impl Server {
         // New virtual hosts are there once their first facts are on disk.
         for shard in node.shards.values() {
             node.wait_committed(shard, node.journal.appended(shard.id));
+        }
+        if let Some(parsed) = definitions
+            && let Err(error) = definitions::import(&node, parsed)
+        {
+            threads.stop(&node);
+            let path = node.settings.definitions.display();
+            return Err(StartError(format!("{path}: {error}")));
         }
         Ok(Self {
             node,
@@ -195,6 +203,15 @@ impl Server {
         log::info("stopped", &[("uptime_ms", &node.clock.uptime_ms())]);
         Ok(())
     }
+}
+
+/// Before anything is touched: a file that does not read leaves everything as it is.
+fn read_definitions(settings: &Settings) -> Result<Option<definitions::Parsed>, StartError> {
+    let path = &settings.definitions;
+    if path.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    definitions::read(path).map(Some).map_err(StartError)
 }
 
 /// Says what the settings make of who can log in from where.

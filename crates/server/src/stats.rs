@@ -1,9 +1,9 @@
-//! Counters of a running server, and what it has, over a Unix socket in its data folder.
+//! The Unix socket in the data folder of a running server, and the counters that it tells.
 //!
-//! One question, one answer: the client sends a line, `stats` or `definitions` with a virtual
-//! host, and gets one line of JSON. Only the owner of the folder may connect.
+//! One question, one answer; [`control`](crate::control) has the questions. Only the owner of the
+//! folder may connect.
 
-mod definitions;
+pub(crate) mod definitions;
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,7 +15,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 
+use crate::control::{self, CONTENT_BYTES_MAX};
 use crate::driver::Node;
 use crate::driver::shard_driver::ShardDriver;
 use crate::log;
@@ -50,22 +52,28 @@ impl Socket {
         self.path.clone()
     }
 
-    /// Answers one after the other until the server stops.
+    /// Answers, some at once, until the server stops.
     pub(crate) async fn serve(self, node: Arc<Node>) {
         let mut stopping = node.stopping.subscribe();
+        let seats = Arc::new(Semaphore::new(ANSWERS_AT_ONCE));
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 _ = stopping.wait_for(|stopping| *stopping) => return,
             };
-            match accepted {
-                Ok((stream, _)) => {
-                    // One that asks and does not listen costs the next a second, no more.
-                    let answer = answer(&node, stream);
-                    let _ = tokio::time::timeout(PATIENCE, answer).await;
-                }
-                Err(_) => tokio::time::sleep(PATIENCE).await,
-            }
+            let Ok((stream, _)) = accepted else {
+                tokio::time::sleep(PATIENCE).await;
+                continue;
+            };
+            let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
+                return;
+            };
+            let node = Arc::clone(&node);
+            tokio::spawn(async move {
+                // One that asks and does not listen costs a seat for a while, no more.
+                let _ = answer(node, stream).await;
+                drop(seat);
+            });
         }
     }
 }
@@ -85,28 +93,53 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn answer(node: &Node, mut stream: UnixStream) -> io::Result<()> {
-    let mut question = Vec::new();
-    while !question.contains(&b'\n') && question.len() < QUESTION_BYTES_MAX {
-        let mut bytes = [0; QUESTION_BYTES_MAX];
-        let count = stream.read(&mut bytes).await?;
-        if count == 0 {
-            break;
+async fn answer(node: Arc<Node>, mut stream: UnixStream) -> io::Result<()> {
+    let read = tokio::time::timeout(PATIENCE, question(&mut stream)).await;
+    let (word, rest, mut content) = read.map_err(|_| io::ErrorKind::TimedOut)??;
+    let length = control::length_of(&word, &rest);
+    let answer = if length > CONTENT_BYTES_MAX {
+        json!({"error": format!("more than {CONTENT_BYTES_MAX} bytes")})
+    } else {
+        let missing = length.saturating_sub(content.len());
+        let mut missing = (&mut stream).take(missing as u64);
+        tokio::time::timeout(CONTENT_PATIENCE, missing.read_to_end(&mut content))
+            .await
+            .map_err(|_| io::ErrorKind::TimedOut)??;
+        if content.len() < length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        question.extend_from_slice(bytes.get(..count).unwrap_or_default());
-    }
-    let answer = match question.trim_ascii() {
-        b"stats" => all(node),
-        words => match words.strip_prefix(b"definitions ") {
-            Some(vhost) => definitions::of(node, vhost),
-            None => json!({"error": "ask for: stats, or definitions and a virtual host"}),
-        },
+        // It may wait for the disk.
+        let answer = move || control::answer(&node, &word, &rest, &content);
+        tokio::task::spawn_blocking(answer).await?
     };
-    stream.write_all(format!("{answer}\n").as_bytes()).await?;
+    let line = format!("{answer}\n");
+    let write = tokio::time::timeout(PATIENCE, stream.write_all(line.as_bytes()));
+    write.await.map_err(|_| io::ErrorKind::TimedOut)??;
     stream.shutdown().await
 }
 
-fn all(node: &Node) -> Value {
+/// The word of a question, the rest of its line, and what of its content came with it.
+async fn question(stream: &mut UnixStream) -> io::Result<(String, String, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            break end;
+        }
+        let mut some = [0; QUESTION_BYTES_MAX];
+        let count = stream.read(&mut some).await?;
+        if count == 0 || bytes.len() >= QUESTION_BYTES_MAX {
+            break bytes.len();
+        }
+        bytes.extend_from_slice(some.get(..count).unwrap_or_default());
+    };
+    let content = bytes.get(end + 1..).unwrap_or_default().to_vec();
+    bytes.truncate(end);
+    let line = String::from_utf8_lossy(&bytes);
+    let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
+    Ok((word.trim().to_owned(), rest.trim().to_owned(), content))
+}
+
+pub(crate) fn all(node: &Node) -> Value {
     let journal = node.journal.counters();
     let mut bytes_in = node.bytes_in.load(Ordering::Relaxed);
     let mut bytes_out = node.bytes_out.load(Ordering::Relaxed);
@@ -243,4 +276,7 @@ fn of_queue(queue: &menzil_core::QueueSummary) -> Value {
 }
 
 const PATIENCE: Duration = Duration::from_secs(1);
+/// For a file of definitions over a slow disk.
+const CONTENT_PATIENCE: Duration = Duration::from_mins(1);
+const ANSWERS_AT_ONCE: usize = 4;
 const QUESTION_BYTES_MAX: usize = 512;

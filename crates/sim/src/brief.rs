@@ -68,6 +68,7 @@ fn of_output(output: &Output) -> String {
             delivery_tag,
             redelivered,
             message,
+            properties: _,
         } => format!(
             "deliver {} to {consumer_tag} as {delivery_tag}, redelivered: {redelivered}",
             of_message(message)

@@ -90,6 +90,7 @@ fn heard(output: &Output) -> What {
             delivery_tag,
             redelivered,
             message,
+            properties: _,
         } => What::Content {
             consumer_tag: Some(consumer_tag.as_bytes().to_vec()),
             delivery_tag: delivery_tag.0,

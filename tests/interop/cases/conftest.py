@@ -5,7 +5,9 @@ so in a comment that starts with `Differs:` and asserts both, by `broker.menzil`
 """
 
 import itertools
+import json
 import os
+import subprocess
 import time
 
 import pytest
@@ -91,6 +93,55 @@ def bystander(connect, name):
     assert conn.call(channel, "basic.get", queue=queue, no_ack=True).body == b"after"
     conn.send(channel, "basic.ack", delivery_tag=held.delivery_tag)
     assert conn.call(channel, "queue.delete", queue=queue).message_count == 0
+
+
+class Policies:
+    """Sets policies of the broker under test by its own command line, and clears them in the end."""
+
+    def __init__(self, broker):
+        self.menzil = broker.menzil
+        self.set_ones = []
+        if self.menzil:
+            if not os.environ.get("INTEROP_DATA"):
+                pytest.skip("no command line for this broker")
+            self.words = [os.environ["INTEROP_BINARY"], "policy"]
+        elif os.environ.get("INTEROP_CTL"):
+            self.words = os.environ["INTEROP_CTL"].split()
+        else:
+            pytest.skip("no rabbitmqctl for this broker: INTEROP_CTL names one")
+
+    def run(self, *words):
+        where = ["--data-dir", os.environ["INTEROP_DATA"]] if self.menzil else []
+        return subprocess.run([*self.words, *words, *where], capture_output=True, text=True, timeout=120)
+
+    def try_set(self, policy, pattern, definition, priority=0, apply_to="all", operator=False):
+        text = json.dumps(definition)
+        options = ["--priority", str(priority), "--apply-to", apply_to]
+        if self.menzil:
+            options += ["--operator"] if operator else []
+            return self.run("set", policy, pattern, text, *options)
+        return self.run("set_operator_policy" if operator else "set_policy", policy, pattern, text, *options)
+
+    def set(self, policy, *arguments, operator=False, **options):
+        done = self.try_set(policy, *arguments, operator=operator, **options)
+        assert done.returncode == 0, done.stderr + done.stdout
+        self.set_ones.append((policy, operator))
+
+    def clear(self, policy, operator=False):
+        self.set_ones.remove((policy, operator))
+        if self.menzil:
+            done = self.run("clear", policy, *(["--operator"] if operator else []))
+        else:
+            done = self.run("clear_operator_policy" if operator else "clear_policy", policy)
+        assert done.returncode == 0, done.stderr + done.stdout
+
+
+@pytest.fixture
+def policies(broker):
+    made = Policies(broker)
+    yield made
+    for policy, operator in list(made.set_ones):
+        made.clear(policy, operator)
 
 
 @pytest.fixture

@@ -65,18 +65,23 @@ fn reply_method(reply: &Reply) -> Method<'_> {
 }
 
 /// Bytes of the content header frame.
-pub(super) fn header_frame_bytes(message: &Message) -> usize {
-    CONTENT_HEADER_BYTES + message.properties().len()
+pub(super) fn header_frame_bytes(properties: &[u8]) -> usize {
+    CONTENT_HEADER_BYTES + properties.len()
 }
 
 /// Appends content header and body, in frames of the agreed size.
-pub(super) fn content(outbox: &mut Outbox, channel: u16, message: &Message, payload_max: usize) {
+pub(super) fn content(
+    outbox: &mut Outbox,
+    channel: u16,
+    (message, properties): (&Message, &[u8]),
+    payload_max: usize,
+) {
     outbox.write(|out| {
         write_frame(out, HEADER, channel, |out| {
             out.put_u16(BASIC);
             out.put_u16(0);
             out.put_u64(message.body_bytes());
-            out.put(message.properties());
+            out.put(properties);
         });
     });
     let inline = message.inline_body();

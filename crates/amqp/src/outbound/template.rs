@@ -53,9 +53,13 @@ enum Parts<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// The envelope and the body of a delivery, `None` where the body is not in one piece.
+    /// The envelope and the body of a delivery, `None` where the body is not in one piece or the
+    /// properties are not the message's.
     #[inline]
     pub(super) fn of(delivery: &'a Delivering<'_>) -> Option<(Self, &'a [u8])> {
+        if delivery.properties.is_some() {
+            return None;
+        }
         let (number, parts, lengths, body) = match delivery.content {
             Carried::Stored(message) if message.chunks().is_empty() => (
                 0,

@@ -425,6 +425,7 @@ fn twin(said: &[Said], arguments: &Values, name: &str, is_quorum: bool) -> Setti
         length_max: min(arguments.max_length, policy.max_length),
         message_ttl: min(arguments.message_ttl, policy.message_ttl),
         expires: min(arguments.expires, policy.expires),
+        counts_returns: is_quorum || unsigned(delivery_limit).is_some(),
         delivery_limit: match delivery_limit {
             None => is_quorum.then_some(20),
             limit => unsigned(limit),

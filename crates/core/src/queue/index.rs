@@ -16,6 +16,7 @@
 
 mod among;
 mod between;
+mod delayed;
 mod dying;
 mod expiry;
 mod fetch;
@@ -74,6 +75,8 @@ pub(crate) struct Index {
     fetching: fetch::Fetching,
     shelf: Arc<Shelf>,
     opened: Option<Box<between::Opened>>,
+    /// Entries that came back and are not ready yet.
+    delayed: Option<Box<delayed::Delayed>>,
 }
 
 /// Entries that may have been delivered before a crash.
@@ -121,6 +124,7 @@ impl Index {
             expiry: expiry::Bound::default(),
             fetching: fetch::Fetching::default(),
             opened: None,
+            delayed: None,
         }
     }
 
@@ -153,7 +157,13 @@ impl Index {
 
     /// All entries.
     pub(crate) fn len(&self) -> u64 {
-        self.ready_count + self.unsettled_count()
+        self.ready_count + self.unsettled_count() + self.delayed_count()
+    }
+
+    /// Whether none is ready or out.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.ready_count + self.unsettled_count() == 0
     }
 
     /// Memory that messages take that can be read again.
@@ -168,13 +178,15 @@ impl Index {
             Form::Plain(entries) => entries.len() as u64 * PLAIN_PACKED_BYTES,
         });
         let plain = self.head.len() + self.tail.len() + self.returned.len();
-        let plain = plain as u64 + self.unsettled.len();
+        let plain = plain as u64 + self.unsettled.len() + 2 * self.delayed_count();
         let tail = if self.packed_tail.is_empty() {
             0
         } else {
             self.packed_tail.bytes() + TAIL_OVERHEAD_BYTES
         };
-        pages.sum::<u64>() + tail + plain * PLAIN_PACKED_BYTES
+        // Those that came back say so once more.
+        let returned = self.returned.len() as u64;
+        pages.sum::<u64>() + tail + (plain + returned) * PLAIN_PACKED_BYTES
     }
 
     /// Puts an entry in its place, almost always the end. Its message stays in memory if it
@@ -420,6 +432,11 @@ impl Index {
     pub(crate) fn items(&self) -> impl Iterator<Item = Item> {
         self.ready()
             .chain(self.unsettled.iter().map(|held| held.item))
+            .chain(
+                (self.delayed.iter())
+                    .flat_map(|delayed| delayed.iter())
+                    .map(|held| held.item),
+            )
     }
 
     /// Takes the head out to a consumer. Its message goes with it, unless it may be wanted
@@ -477,14 +494,10 @@ impl Index {
 
     /// Puts an entry that was out back in its place.
     pub(crate) fn put_back(&mut self, sequence: Sequence) -> bool {
-        let Some(mut held) = self.unsettled.remove(sequence) else {
+        let Some(held) = self.unsettled.remove(sequence) else {
             return false;
         };
-        held.item.redelivered = true;
-        held.asked = false;
-        self.count_in(&held);
-        self.expiry.note_returned(held.item.expires_at);
-        self.returned.insert(sequence, held);
+        self.make_ready(held);
         true
     }
 
@@ -582,6 +595,7 @@ impl Index {
             .chain(&self.tail)
             .chain(self.returned.values())
             .chain(self.unsettled.iter())
+            .chain(self.delayed.iter().flat_map(|delayed| delayed.iter()))
     }
 
     /// The records that entries need, as runs of consecutive ones, each once for each entry.

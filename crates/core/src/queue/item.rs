@@ -22,6 +22,9 @@ pub(crate) struct Item {
     pub(crate) durable: bool,
     /// It went out before, or may have before a crash.
     pub(crate) redelivered: bool,
+    /// Deliveries of it that failed, and how often it came back at all, where its queue counts.
+    pub(crate) failed: u16,
+    pub(crate) acquired: u16,
 }
 
 impl Item {
@@ -34,6 +37,8 @@ impl Item {
             expires_at: entry.expires_at,
             durable,
             redelivered: false,
+            failed: 0,
+            acquired: 0,
         }
     }
 

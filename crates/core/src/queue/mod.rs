@@ -16,7 +16,7 @@ mod window;
 
 use std::sync::Arc;
 
-use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Why};
+use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Returned, Why};
 use menzil_model::{ConnectionId, QueueId, Sequence, StorePurpose, Table};
 
 use crate::content::Holding;
@@ -38,8 +38,8 @@ pub(crate) use line::Line;
 pub(crate) use order::{Order, place_at, time_of};
 pub(crate) use page::{Form, Page};
 pub(crate) use settings::{
-    Arguments, Asked, DeadLetters, Overflow, RetryKind, Settings, compared, is_quorum,
-    parse_expiration,
+    Arguments, Asked, DeadLetters, DelayedRetry, Overflow, RetryKind, Settings, compared,
+    is_quorum, parse_expiration,
 };
 pub(crate) use window::{FrozenWindow, Seen, Windows};
 
@@ -373,6 +373,18 @@ impl Queue {
         is_back
     }
 
+    /// An entry that was out came back, counted; it may have to wait.
+    pub(crate) fn give_back(&mut self, returned: &Returned) -> bool {
+        let is_back = self.index.give_back(returned);
+        if is_back && let Some(groups) = &mut self.groups {
+            match returned.ready_at {
+                Some(_) => groups.settled(returned.sequence),
+                None => groups.returned(returned.sequence),
+            }
+        }
+        is_back
+    }
+
     /// Whether it has a length limit.
     pub(crate) fn is_limited(&self) -> bool {
         self.settings.length_max.is_some() || self.settings.bytes_max.is_some()
@@ -407,6 +419,7 @@ impl Queue {
             || self.store.is_some()
             || self.delays()
             || self.dying.is_some()
+            || self.index.has_delayed()
     }
 
     /// When the first ready entry leaves by itself, or earlier.
@@ -457,10 +470,17 @@ impl Queue {
             Some(dying) => (self.next_expiry(), dying.retry_at()),
             None => (self.next_expiry(), None),
         };
-        [lease, expiry, retry, self.ages_at(), self.due_at()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            lease,
+            expiry,
+            retry,
+            self.ages_at(),
+            self.due_at(),
+            self.index.delayed_until(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Checks sums and order; for tests.

@@ -8,7 +8,7 @@ mod tests;
 use menzil_model::{Escaped, Name, Table, Value};
 
 use self::arguments::TTL_MAX;
-use crate::refusal::{Object, Refusal};
+use crate::refusal::Refusal;
 
 pub(crate) use arguments::Arguments;
 pub(crate) use asked::Asked;
@@ -111,6 +111,8 @@ pub(crate) struct Settings {
     pub(crate) priority_max: u8,
     /// `x-single-active-consumer`.
     pub(crate) single_active_consumer: bool,
+    /// How often an entry comes back is counted, and its consumers are told.
+    pub(crate) counts_returns: bool,
     /// `x-delivery-limit`: failed deliveries after which a message is dead-lettered.
     pub(crate) delivery_limit: Option<u64>,
     /// `x-consumer-timeout` in milliseconds: how long a delivery may stay unsettled.
@@ -196,25 +198,10 @@ pub(crate) fn compared(is_quorum: bool) -> &'static [&'static str] {
     ]
 }
 
-/// Arguments that this broker knows and does not act on, yet. Each goes from here with the
-/// change that makes it work.
-const UNSUPPORTED: &[&str] = &[
-    "x-delivery-limit",
-    "x-delayed-retry-type",
-    "x-delayed-retry-min",
-    "x-delayed-retry-max",
-];
-
 impl Settings {
     /// Reads and checks the arguments of a queue of that name.
     pub(crate) fn parse(queue: &Name, table: &Table) -> Result<Self, Refusal> {
         let asked = Asked::of(queue, table)?;
-        if let Some(argument) = not_yet(table) {
-            return Err(Refusal::UnsupportedArgument {
-                object: Object::Queue(queue.clone()),
-                argument,
-            });
-        }
         Ok(asked.resolve())
     }
 }
@@ -225,13 +212,6 @@ pub(crate) fn is_quorum(arguments: &Table) -> bool {
         arguments.find(b"x-queue-type"),
         Some(Value::LongString(b"quorum"))
     )
-}
-
-/// An argument that is valid and does nothing yet.
-fn not_yet(table: &Table) -> Option<Name> {
-    let mut names = table.fields().map(|(name, _)| name);
-    let known = names.find(|name| UNSUPPORTED.iter().any(|known| known.as_bytes() == *name));
-    known.map(Name::cut)
 }
 
 /// Reads the `expiration` property: digits only, in range.

@@ -65,6 +65,13 @@ impl Shard {
             Fact::Seen { queue, keys } => self.apply_seen(queue, &keys),
             Fact::Settled { queue, ranges, why } => self.apply_settled(queue, &ranges, why),
             Fact::Delivering { queue, below } => self.apply_delivering(origin.index, queue, below),
+            Fact::Returned { queue, entries } => {
+                if let Some(queue) = self.queues.get_mut(&queue) {
+                    for returned in &entries {
+                        queue.index.give_back(returned);
+                    }
+                }
+            }
             Fact::Group(_) => debug_assert!(false, "groups do not nest"),
             Fact::Numbering { exchange, queue } => {
                 self.next_exchange = self.next_exchange.max(exchange);
@@ -127,6 +134,8 @@ impl Shard {
                 expires_at: entry.expires_at,
                 durable: entry.durable,
                 redelivered: false,
+                failed: 0,
+                acquired: 0,
             };
             let Some(queue) = self.queues.get_mut(&entry.queue) else {
                 self.releases.entry(&item);
@@ -247,12 +256,19 @@ impl Shard {
         };
         queue.settled(sequence);
         let frees_group = queue.groups.is_some();
-        if why == Why::Acknowledged {
-            queue.counters.acknowledged += 1;
-            self.counters.acknowledged += 1;
-        } else {
-            queue.counters.rejected += 1;
-            self.counters.rejected += 1;
+        match why {
+            Why::Acknowledged => {
+                queue.counters.acknowledged += 1;
+                self.counters.acknowledged += 1;
+            }
+            Why::DeliveryLimit => {
+                queue.counters.limited += 1;
+                self.counters.limited += 1;
+            }
+            Why::Rejected | Why::Expired | Why::Overflow | Why::Purged | Why::Damaged => {
+                queue.counters.rejected += 1;
+                self.counters.rejected += 1;
+            }
         }
         if frees_group {
             self.touch_at(at.0, at.1);

@@ -5,7 +5,7 @@
 
 use menzil_model::fact::{
     Binding, Destination, ExchangeDefinition, Packed, Packing, PolicyDefinition, QueueDefinition,
-    StoredEntry,
+    Returned, StoredEntry,
 };
 use menzil_model::{ExchangeId, Fact, Name, QueueId, Sequence};
 
@@ -36,6 +36,7 @@ struct FrozenQueue {
     pages: Vec<Form>,
     plain: Vec<Item>,
     packed_tail: Packing,
+    returned: Vec<Returned>,
     window: Option<FrozenWindow>,
 }
 
@@ -106,6 +107,10 @@ impl FrozenQueue {
             put(Packed::pack(plain.iter().map(|item| item.to_stored())));
         }
         put(self.packed_tail.pack());
+        for entries in self.returned.chunks(RETURNED_AT_ONCE) {
+            let entries = entries.to_vec();
+            sink(&Fact::Returned { queue, entries });
+        }
         if let Some(window) = self.window {
             window.write(|keys| sink(&Fact::Seen { queue, keys }));
         }
@@ -122,6 +127,9 @@ fn pack(page: Form) -> Option<Packed> {
         }
     }
 }
+
+/// Entries in one fact.
+const RETURNED_AT_ONCE: usize = 1000;
 
 impl Shard {
     /// The durable state as it is now, at the last index the log gave out; call
@@ -149,6 +157,7 @@ impl Shard {
                 pages,
                 plain,
                 packed_tail,
+                returned: queue.index.freeze_returned(),
                 window: queue.freeze_window(),
             }
         });

@@ -116,7 +116,7 @@ impl Shard {
             out.extend(transaction.settles.iter().map(|held| held.delivery));
         }
         for delivery in out {
-            self.carry_out(turn, &delivery, Verdict::Requeue);
+            self.carry_out(turn, &delivery, Verdict::Fail);
         }
     }
 }

@@ -135,14 +135,15 @@ impl Shard {
         }
     }
 
-    /// Takes what is over a limit from the head of a queue that dead-letters it.
-    fn shed(&mut self, id: QueueId, place: Place) {
+    /// Takes what is over a limit from the head of a queue that dead-letters it. True where there
+    /// was some: another entry is the head then.
+    fn shed(&mut self, id: QueueId, place: Place) -> bool {
         let Some(queue) = self.queues.at(place, id) else {
-            return;
+            return false;
         };
         let room = queue.room_to_die();
         if room == 0 || !queue.dead_letters() || !queue.sheds() || !queue.is_over(0, 0) {
-            return;
+            return false;
         }
         let (mut count, mut bytes) = (queue.index.ready_count(), queue.index.ready_bytes());
         let mut gone = Vec::new();
@@ -154,13 +155,14 @@ impl Shard {
             count -= 1;
             bytes -= item.extent.body_bytes;
         }
+        let sheds = !gone.is_empty();
         self.doom_ready(id, gone, Reason::MaxLength);
+        sheds
     }
 
     /// Moves what can be moved now. True where the queue is to be looked at again.
     pub(super) fn bury(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) -> bool {
-        self.shed(id, place);
-        let mut moved = false;
+        let mut moved = self.shed(id, place);
         loop {
             let Some(queue) = self.queues.at_mut(place, id) else {
                 return false;

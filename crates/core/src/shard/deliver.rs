@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use menzil_model::{ConnectionId, Fact, Message, QueueId, Sequence};
 
+use super::returns::counted_properties;
 use super::{Connection, Shard};
 use crate::channel::Channel;
 use crate::command::ChannelKey;
@@ -160,12 +161,14 @@ impl<'a> Receiver<'a> {
         let held = || queue.index.content_out(item.sequence);
         if let Some(message) = content.as_ref().or_else(held) {
             self.connection.spend(credit_bytes(message));
+            let properties = counted_properties(&item, message);
             turn.effects.deliver(&Delivering {
                 to: self.consumer.channel,
                 after,
                 consumer_tag: &self.consumer.tag,
                 delivery_tag: tag,
                 redelivered: item.redelivered,
+                properties: properties.as_deref(),
                 content: Carried::Stored(message),
             });
         }

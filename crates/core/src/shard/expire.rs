@@ -44,7 +44,7 @@ impl Shard {
             .map(|(_, queue)| *queue)
             .collect();
         for queue in due {
-            if self.expire_now(&mut turn, queue) || self.is_dying(queue) {
+            if self.expire_now(&mut turn, queue) || self.has_to_move(queue) {
                 self.touch(queue);
             }
             if self.lease_ended(queue, now) {
@@ -60,10 +60,9 @@ impl Shard {
         self.finish(turn.log);
     }
 
-    fn is_dying(&self, id: QueueId) -> bool {
-        self.queues
-            .get(&id)
-            .is_some_and(|queue| queue.dying.is_some())
+    fn has_to_move(&self, id: QueueId) -> bool {
+        let queue = self.queues.get(&id);
+        queue.is_some_and(|queue| queue.dying.is_some() || queue.index.has_delayed())
     }
 
     fn lease_ended(&self, id: QueueId, now: u64) -> bool {

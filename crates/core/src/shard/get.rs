@@ -2,10 +2,12 @@
 //! before, the channel is parked: what it asks next waits too, so that answers keep their order.
 //! Replays park theirs in the same way.
 
+use bytes::Bytes;
 use menzil_model::{ConnectionId, Name, QueueId};
 
 use super::Shard;
 use super::groups::Found;
+use super::returns::counted_properties;
 use crate::channel::{Parked, Waiting};
 use crate::command::ChannelKey;
 use crate::deliveries::Delivery;
@@ -118,6 +120,7 @@ impl Shard {
             delivery_tag,
             redelivered: item.redelivered,
             message_count: u32::try_from(ready).unwrap_or(u32::MAX),
+            properties: counted_properties(&item, &message).map(Bytes::from),
             message,
         };
         turn.send(key, after, output);

@@ -27,6 +27,7 @@ mod publish;
 mod queue;
 mod replay;
 mod reply;
+mod returns;
 mod route;
 mod settle;
 mod store;
@@ -385,8 +386,8 @@ impl Shard {
                 delivery_tag,
                 multiple,
                 requeue,
-                method: _,
-            } => self.reject(turn, key, delivery_tag, multiple, requeue),
+                method,
+            } => self.reject(turn, key, delivery_tag, multiple, requeue, method),
             Request::Recover { requeue, reply } => self.recover(turn, key, requeue, reply),
             Request::Get { queue, no_ack } => self.get(turn, key, &queue, no_ack),
             Request::Consume(consume) => self.consume(turn, key, consume),
@@ -481,6 +482,7 @@ impl Shard {
     }
 
     fn settle_queue(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) {
+        self.end_delays(turn.now, id, place);
         self.pump(turn, id, place);
         let Some(queue) = self.queues.at(place, id) else {
             return;

@@ -57,6 +57,8 @@ impl Passage<'_> {
             expires_at: entry.expires_at,
             durable: entry.durable,
             redelivered: false,
+            failed: 0,
+            acquired: 0,
         }
     }
 }
@@ -238,6 +240,7 @@ impl Shard {
             consumer_tag: &consumer.tag,
             delivery_tag,
             redelivered: false,
+            properties: None,
             content: Carried::Passing {
                 publish: passage.publish,
                 envelope: passage.route.number,

@@ -166,6 +166,7 @@ impl Shard {
             consumer_tag: &replies.consumer_tag,
             delivery_tag,
             redelivered: false,
+            properties: None,
             content,
         };
         connection.spend(delivering.credit_bytes());

@@ -5,7 +5,7 @@ use menzil_model::{DeliveryTag, QueueId};
 
 use super::Shard;
 use crate::channel::{Channel, HeldSettle, Mode, Verdict};
-use crate::command::ChannelKey;
+use crate::command::{ChannelKey, Rejection};
 use crate::death::Reason;
 use crate::deliveries::Delivery;
 use crate::effect::Reply;
@@ -100,11 +100,12 @@ impl Shard {
         tag: DeliveryTag,
         multiple: bool,
         requeue: bool,
+        method: Rejection,
     ) -> Result<(), Refusal> {
-        let verdict = if requeue {
-            Verdict::Requeue
-        } else {
-            Verdict::Reject
+        let verdict = match method {
+            _ if !requeue => Verdict::Reject,
+            Rejection::Reject => Verdict::Fail,
+            Rejection::Nack => Verdict::Requeue,
         };
         self.settle_tags(turn, key, tag, multiple, verdict)
     }
@@ -199,7 +200,8 @@ impl Shard {
                 self.doom(place, delivery.sequence, Reason::Rejected);
             }
             Verdict::Reject => self.settle(place, delivery.sequence, Why::Rejected),
-            Verdict::Requeue => self.put_back(turn, delivery),
+            Verdict::Requeue => self.put_back(turn, delivery, false),
+            Verdict::Fail => self.put_back(turn, delivery, true),
         }
     }
 
@@ -208,17 +210,24 @@ impl Shard {
         queue.is_some_and(Queue::dead_letters)
     }
 
-    fn put_back(&mut self, turn: &mut Turn<'_>, delivery: &Delivery) {
-        let place = delivery.queue_place;
-        let Some(queue) = self.queues.at_mut(place, delivery.queue) else {
+    fn put_back(&mut self, turn: &mut Turn<'_>, delivery: &Delivery, has_failed: bool) {
+        let (id, place) = (delivery.queue, delivery.queue_place);
+        let Some(queue) = self.queues.at_mut(place, id) else {
             return;
         };
-        if queue.put_back(delivery.sequence) {
-            queue.counters.requeued += 1;
+        let is_back = if queue.settings.counts_returns {
+            self.count_return(turn, (id, place), delivery.sequence, has_failed)
+        } else {
+            queue.put_back(delivery.sequence)
+        };
+        if is_back {
+            if let Some(queue) = self.queues.at_mut(place, id) {
+                queue.counters.requeued += 1;
+            }
             self.counters.requeued += 1;
-            self.enforce_limit(turn, delivery.queue);
+            self.enforce_limit(turn, id);
         }
-        self.touch(delivery.queue);
+        self.touch(id);
     }
 
     pub(super) fn recover(

@@ -48,6 +48,8 @@ pub struct QueueSummary {
     pub ready: u64,
     /// Entries that are out.
     pub unsettled: u64,
+    /// Of these, entries that came back and wait until they are delivered again.
+    pub delayed: u64,
     /// Of these, entries that wait to be dead-lettered.
     pub dying: u64,
     /// Consumers.
@@ -102,7 +104,8 @@ impl Shard {
                 name: queue.definition.name.clone(),
                 durable: queue.definition.durable,
                 ready: queue.index.ready_count(),
-                unsettled: queue.index.unsettled_count(),
+                unsettled: queue.index.unsettled_count() + queue.index.delayed_count(),
+                delayed: queue.index.delayed_count(),
                 dying: queue.dying_count(),
                 consumers: queue.line.count() as u64,
                 ready_bytes: queue.index.ready_bytes(),

@@ -212,7 +212,7 @@ impl Shard {
             let (queue, verdict, is_durable) = run;
             let why = match verdict {
                 Verdict::Acknowledge => Why::Acknowledged,
-                Verdict::Reject | Verdict::Requeue => Why::Rejected,
+                Verdict::Reject | Verdict::Requeue | Verdict::Fail => Why::Rejected,
             };
             let ranges: Ranges = ranges_of(runs.remove(&run).unwrap_or_default());
             let fact = Fact::Settled { queue, ranges, why };
@@ -231,7 +231,7 @@ impl Shard {
         match held.verdict {
             Verdict::Acknowledge => true,
             Verdict::Reject => !self.dead_letters((delivery.queue, delivery.queue_place)),
-            Verdict::Requeue => false,
+            Verdict::Requeue | Verdict::Fail => false,
         }
     }
 

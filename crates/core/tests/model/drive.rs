@@ -342,6 +342,12 @@ impl Pair {
                         requeue: *verdict == Verdict::Requeue,
                         method: Rejection::Nack,
                     },
+                    Verdict::Fail => Request::Reject {
+                        delivery_tag,
+                        multiple: false,
+                        requeue: true,
+                        method: Rejection::Reject,
+                    },
                 };
                 vec![on(*channel, request)]
             }
@@ -445,6 +451,7 @@ pub(crate) fn features() -> Features {
     Features {
         dead_letters: declares(("x-dead-letter-exchange", Value::LongString(b""))),
         groups: declares(("x-group-header", Value::LongString(b"group"))),
+        failures: declares(("x-delivery-limit", Value::I32(2))),
         priorities: declares(("x-max-priority", Value::U8(3))),
         consumer_priorities: single_active,
         single_active,
@@ -482,6 +489,7 @@ fn declare(queue: u8, durable: bool, of: &Arguments) -> Request {
     number("x-max-length-bytes", of.bytes);
     number("x-message-ttl", of.ttl);
     number("x-expires", of.expires);
+    number("x-delivery-limit", of.failures);
     number("x-max-priority", of.priorities.map(u64::from));
     number("x-deduplication-size", of.once.map(|once| once.0));
     number("x-deduplication-age", of.once.map(|once| once.1));
@@ -588,6 +596,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             delivery_tag,
             redelivered,
             message,
+            ..
         } => {
             return Event::Delivered {
                 channel,
@@ -602,6 +611,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             redelivered,
             message_count,
             message,
+            ..
         } => {
             return Event::Got {
                 channel,

@@ -43,6 +43,8 @@ pub(crate) struct Entry {
     expires_at: Option<u64>,
     /// `None` where it may be either.
     redelivered: Option<bool>,
+    /// How often it was given back as failed, where that is counted.
+    failed: u64,
     /// The consumer that has it, if it is out with one.
     holder: Option<String>,
 }
@@ -130,6 +132,7 @@ enum Reason {
     Expired,
     Rejected,
     MaxLength,
+    DeliveryLimit,
 }
 
 impl Letter {
@@ -181,6 +184,7 @@ impl Letter {
             Reason::Expired => "expired",
             Reason::Rejected => "rejected",
             Reason::MaxLength => "maxlen",
+            Reason::DeliveryLimit => "delivery_limit",
         };
         let deaths = self
             .deaths
@@ -296,6 +300,26 @@ impl Host {
         let (mut open, mut done) = (vec![start], Vec::new());
         let (mut known, mut why) = (BTreeSet::new(), String::new());
         while let Some(mut host) = open.pop() {
+            // What a consumer is to get may have to be read first, and others die meanwhile.
+            let reads = host
+                .events
+                .iter()
+                .any(|event| matches!(event, Event::Delivered { .. }));
+            let early = if reads { host.pending() } else { Vec::new() };
+            // The same of groups: what is over the limit goes while the next one is read.
+            let may_shed = |queue: &Queue| queue.arguments.groups && queue.arguments.dead.is_some();
+            if reads && host.queues.values().any(may_shed) {
+                let mut next = host.clone();
+                next.expire();
+                if next.signature() != host.signature() {
+                    open.push(next);
+                }
+            }
+            for source in early {
+                let mut next = host.clone();
+                next.bury(source);
+                open.push(next);
+            }
             let pending = host.advance();
             if !known.insert(host.signature()) {
                 continue;
@@ -405,9 +429,10 @@ impl Host {
             } => {
                 let tag = self.nth_tag(*channel, *nth).unwrap();
                 let of = &mut self.channel(*channel).out;
-                let tags: Vec<u64> = match multiple {
-                    true => of.range(..=tag).map(|(tag, _)| *tag).collect(),
-                    false => vec![tag],
+                let tags: Vec<u64> = if *multiple && *verdict != Verdict::Fail {
+                    of.range(..=tag).map(|(tag, _)| *tag).collect()
+                } else {
+                    vec![tag]
                 };
                 for tag in tags {
                     self.settle(*channel, tag, *verdict);
@@ -415,13 +440,13 @@ impl Host {
                 Ok(())
             }
             Step::Recover { channel } => {
-                self.requeue_all(*channel);
+                self.give_back_all(*channel, Verdict::Requeue);
                 self.said(*channel, "RecoverOk")
             }
             Step::Reopen { channel } => {
                 let number = *channel;
                 self.remove_consumers(|one| one.channel == number);
-                self.requeue_all(number);
+                self.give_back_all(number, Verdict::Fail);
                 let confirms = self.channel(number).confirms.map(|_| 0);
                 *self.channel(number) = Channel {
                     confirms,
@@ -638,6 +663,7 @@ impl Host {
                 durable,
                 expires_at: ttl.map(|ttl| now + ttl),
                 redelivered: Some(false),
+                failed: 0,
                 holder: None,
             };
             let highest = of.arguments.priorities.unwrap_or(0);
@@ -751,12 +777,19 @@ impl Host {
         if let Some(consumer) = by {
             consumer.unsettled -= 1;
         }
-        let entry = queue.out.remove(&out.place).unwrap();
+        let mut entry = queue.out.remove(&out.place).unwrap();
         queue.choose_active();
+        if let (Verdict::Fail, Some(max)) = (verdict, queue.arguments.failures) {
+            entry.failed += 1;
+            if entry.failed > max {
+                self.end(out.queue, vec![entry], Reason::DeliveryLimit);
+                return;
+            }
+        }
         match verdict {
             Verdict::Acknowledge => {}
             Verdict::Reject => self.end(out.queue, vec![entry], Reason::Rejected),
-            Verdict::Requeue => {
+            Verdict::Requeue | Verdict::Fail => {
                 queue.ready.insert(out.place, entry);
                 if queue.arguments.dead.is_none() {
                     queue.drop_head(&BTreeSet::new());
@@ -778,10 +811,10 @@ impl Host {
         }
     }
 
-    fn requeue_all(&mut self, channel: u16) {
+    fn give_back_all(&mut self, channel: u16, verdict: Verdict) {
         let tags: Vec<u64> = self.channel(channel).out.keys().copied().collect();
         for tag in tags {
-            self.settle(channel, tag, Verdict::Requeue);
+            self.settle(channel, tag, verdict);
         }
     }
 
@@ -873,24 +906,19 @@ impl Host {
         }
     }
 
-    /// Consumers take what they can, what is past its time goes, and what dies goes on, until
-    /// there is a choice.
+    /// Consumers take what they can, and what is past its time goes. Tells what may be next.
     fn advance(&mut self) -> Vec<u8> {
-        loop {
-            self.deliver_all();
-            self.expire();
-            self.dying.retain(|queue| {
-                self.queues
-                    .get(queue)
-                    .is_some_and(|of| !of.dying.is_empty())
-            });
-            let refused = (!self.refused.is_empty()).then_some(REFUSED);
-            let pending: Vec<u8> = self.dying.iter().copied().chain(refused).collect();
-            match pending[..] {
-                [only] => self.bury(only),
-                _ => return pending,
-            }
-        }
+        self.deliver_all();
+        self.expire();
+        self.pending()
+    }
+
+    /// From where something is to be dead-lettered.
+    fn pending(&mut self) -> Vec<u8> {
+        let queues = &self.queues;
+        (self.dying).retain(|queue| queues.get(queue).is_some_and(|of| !of.dying.is_empty()));
+        let refused = (!self.refused.is_empty()).then_some(REFUSED);
+        self.dying.iter().copied().chain(refused).collect()
     }
 
     /// Nothing came but what had to, and nothing is left undone.
@@ -1071,7 +1099,14 @@ impl Host {
 
     /// All that can be told apart of two hosts that made the same of all they saw.
     pub(crate) fn signature(&self) -> String {
-        let entry = |entry: &Entry| (entry.letter.text(), entry.redelivered, entry.expires_at);
+        let entry = |entry: &Entry| {
+            (
+                entry.letter.text(),
+                entry.redelivered,
+                entry.expires_at,
+                entry.failed,
+            )
+        };
         let all = self.queues.iter().map(|(id, queue)| {
             let ready: Vec<_> = queue
                 .ready

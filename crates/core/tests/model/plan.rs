@@ -72,6 +72,8 @@ pub(crate) struct Arguments {
     pub(crate) once: Option<(u64, u64)>,
     pub(crate) dead: Option<Dead>,
     pub(crate) groups: bool,
+    /// Failures that are allowed.
+    pub(crate) failures: Option<u64>,
 }
 
 /// The features that take part.
@@ -82,6 +84,7 @@ pub(crate) struct Features {
     pub(crate) single_active: bool,
     pub(crate) dead_letters: bool,
     pub(crate) groups: bool,
+    pub(crate) failures: bool,
 }
 
 impl Arguments {
@@ -121,6 +124,10 @@ impl Arguments {
             once: random.some(4, &[(1, 100), (3, 10), (100, 1000)]),
             dead: None,
             groups: features.groups && random.one_in(3),
+            failures: features
+                .failures
+                .then(|| random.some(3, &[0, 1, 2]))
+                .flatten(),
         }
     }
 }
@@ -170,6 +177,8 @@ impl Mail {
 pub(crate) enum Verdict {
     Acknowledge,
     Requeue,
+    /// Given back, which counts.
+    Fail,
     Reject,
 }
 
@@ -320,7 +329,8 @@ fn step(random: &mut Random, features: Features) -> Step {
             verdict: random.pick(&[
                 Verdict::Acknowledge,
                 Verdict::Requeue,
-                Verdict::Requeue,
+                Verdict::Fail,
+                Verdict::Fail,
                 Verdict::Reject,
             ]),
         },

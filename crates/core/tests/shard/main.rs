@@ -22,6 +22,7 @@ mod priorities;
 mod queues;
 mod replays;
 mod replies;
+mod returns;
 mod runs;
 mod stores;
 mod support;

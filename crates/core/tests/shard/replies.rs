@@ -110,6 +110,7 @@ fn replies(effects: &[Effect]) -> Vec<(ChannelKey, Name, u64, String)> {
                     delivery_tag,
                     redelivered: false,
                     message,
+                    properties: None,
                 },
         } => Some((*to, consumer_tag.clone(), delivery_tag.0, body_of(message))),
         _ => None,

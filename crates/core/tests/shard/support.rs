@@ -640,6 +640,7 @@ pub(crate) fn seen(effects: &[Effect]) -> Vec<Seen> {
                     redelivered,
                     message_count,
                     message,
+                    ..
                 } => Seen::Got {
                     tag: delivery_tag.0,
                     body: body_of(message),

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use menzil_model::fact::{
-    Binding, Content, Destination, Entries, Extent, Keys, Packed, Ranges, SeenKey, Why,
+    Binding, Content, Destination, Entries, Extent, Keys, Packed, Ranges, Returned, SeenKey, Why,
 };
 use menzil_model::table::{Fields, Value};
 use menzil_model::{Class, Escaped, Fact, QueueId, Table};
@@ -96,6 +96,9 @@ pub(crate) fn describe(fact: &Fact) -> String {
             format!("Settled queue={queue} {}={}", reason(*why), spans(ranges))
         }
         Fact::Delivering { queue, below } => format!("Delivering queue={queue} below={below}"),
+        Fact::Returned { queue, entries } => {
+            format!("Returned queue={queue} {}", returns(entries))
+        }
         Fact::Group(facts) => {
             let all: Vec<String> = facts.iter().map(describe).collect();
             format!("Group of {}: {}", all.len(), all.join("; "))
@@ -114,6 +117,19 @@ pub(crate) fn describe(fact: &Fact) -> String {
             format!("Seen queue={queue} keys={} at={first}..{last}", keys.len())
         }
     }
+}
+
+fn returns(entries: &[Returned]) -> String {
+    listed(entries.iter().map(|returned| {
+        let until = returned.ready_at.map(|at| format!(" until {at}"));
+        format!(
+            "{} failed {} of {}{}",
+            returned.sequence,
+            returned.failed,
+            returned.acquired,
+            until.unwrap_or_default()
+        )
+    }))
 }
 
 fn packed(queue: QueueId, entries: &Packed) -> String {

@@ -44,6 +44,7 @@ impl Names {
             | Fact::Published(_)
             | Fact::Settled { .. }
             | Fact::Delivering { .. }
+            | Fact::Returned { .. }
             | Fact::Numbering { .. }
             | Fact::QueueState { .. }
             | Fact::Copied { .. }
@@ -108,6 +109,7 @@ impl Ids {
             }
             Fact::Settled { queue, .. }
             | Fact::Delivering { queue, .. }
+            | Fact::Returned { queue, .. }
             | Fact::QueueState { queue, .. }
             | Fact::Copied { queue, .. }
             | Fact::Page { queue, .. }

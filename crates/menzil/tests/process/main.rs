@@ -5,6 +5,8 @@ mod common;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]
+mod definitions;
+#[cfg(test)]
 mod kill;
 #[cfg(test)]
 mod lifecycle;

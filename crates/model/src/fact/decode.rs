@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::{
     Binding, Chunks, Content, Destination, Entries, Entry, ExchangeDefinition, ExchangeKind,
     Extent, FORMAT_VERSION, Fact, Keys, MessageKey, Packed, PolicyDefinition, Published,
-    QueueDefinition, Range, Ranges, SeenKey, Why, tag,
+    QueueDefinition, Range, Ranges, Returned, SeenKey, Why, tag,
 };
 use crate::table::TableError;
 use crate::wire::{Reader, Truncated};
@@ -124,6 +124,10 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
         tag::DELIVERING => Fact::Delivering {
             queue: QueueId(reader.varint()?),
             below: Sequence(reader.varint()?),
+        },
+        tag::RETURNED => Fact::Returned {
+            queue: QueueId(reader.varint()?),
+            entries: decode_returned(&mut reader)?,
         },
         tag::GROUP if depth < GROUP_DEPTH_MAX => {
             let count = reader.varint()?;
@@ -332,16 +336,36 @@ fn decode_entries(reader: &mut Reader<'_>) -> Result<Entries, FactError> {
     for _ in 0..count {
         let queue = QueueId(reader.varint()?);
         let sequence = Sequence(reader.varint()?);
-        let expires_at = match reader.u8()? {
-            0 => None,
-            1 => Some(reader.varint()?),
-            _ => return Err(FactError::Invalid("expiry flag")),
-        };
+        let expires_at = decode_time(reader)?;
         entries.push(Entry {
             queue,
             sequence,
             expires_at,
             durable: true,
+        });
+    }
+    Ok(entries)
+}
+
+fn decode_time(reader: &mut Reader<'_>) -> Result<Option<u64>, FactError> {
+    match reader.u8()? {
+        0 => Ok(None),
+        1 => Ok(Some(reader.varint()?)),
+        _ => Err(FactError::Invalid("time flag")),
+    }
+}
+
+fn decode_returned(reader: &mut Reader<'_>) -> Result<Vec<Returned>, FactError> {
+    let count = reader.varint()?;
+    let mut entries = Vec::new();
+    for _ in 0..count {
+        let sequence = Sequence(reader.varint()?);
+        let times = |number| u16::try_from(number).map_err(|_| FactError::Invalid("a count"));
+        entries.push(Returned {
+            sequence,
+            failed: times(reader.varint()?)?,
+            acquired: times(reader.varint()?)?,
+            ready_at: decode_time(reader)?,
         });
     }
     Ok(entries)

@@ -2,7 +2,7 @@
 
 use super::{
     Binding, Destination, Entries, ExchangeDefinition, Extent, FORMAT_VERSION, Fact, Packed,
-    Published, PublishedRef, QueueDefinition, Ranges, SeenKey, tag,
+    Published, PublishedRef, QueueDefinition, Ranges, Returned, SeenKey, tag,
 };
 use crate::wire::Writer;
 use crate::{Message, QueueId};
@@ -72,6 +72,11 @@ impl Fact {
                 out.put_u8(tag::DELIVERING);
                 out.put_varint(queue.0);
                 out.put_varint(below.0);
+            }
+            Self::Returned { queue, entries } => {
+                out.put_u8(tag::RETURNED);
+                out.put_varint(queue.0);
+                encode_returned(entries, out);
             }
             Self::Group(facts) => {
                 out.put_u8(tag::GROUP);
@@ -242,13 +247,27 @@ fn encode_entries(entries: &Entries, out: &mut Vec<u8>) {
     for entry in durable {
         out.put_varint(entry.queue.0);
         out.put_varint(entry.sequence.0);
-        match entry.expires_at {
-            Some(at) => {
-                out.put_u8(1);
-                out.put_varint(at);
-            }
-            None => out.put_u8(0),
+        encode_time(entry.expires_at, out);
+    }
+}
+
+fn encode_returned(entries: &[Returned], out: &mut Vec<u8>) {
+    out.put_varint(entries.len() as u64);
+    for entry in entries {
+        out.put_varint(entry.sequence.0);
+        out.put_varint(entry.failed.into());
+        out.put_varint(entry.acquired.into());
+        encode_time(entry.ready_at, out);
+    }
+}
+
+fn encode_time(at: Option<u64>, out: &mut Vec<u8>) {
+    match at {
+        Some(at) => {
+            out.put_u8(1);
+            out.put_varint(at);
         }
+        None => out.put_u8(0),
     }
 }
 

@@ -328,6 +328,19 @@ pub struct Range {
 /// Ranges, ascending and apart.
 pub type Ranges = SmallVec<[Range; 1]>;
 
+/// An entry that was out and came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// Which.
+    pub sequence: Sequence,
+    /// How often its delivery failed.
+    pub failed: u16,
+    /// How often it was out.
+    pub acquired: u16,
+    /// Milliseconds since 1970 until which it is not delivered again.
+    pub ready_at: Option<u64>,
+}
+
 /// One thing that happened to durable state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
@@ -389,6 +402,14 @@ pub enum Fact {
         queue: QueueId,
         /// The entries.
         entries: Packed,
+    },
+    /// Entries that were out came back; what it says of an entry is all that holds of it. In
+    /// checkpoints too.
+    Returned {
+        /// Which queue.
+        queue: QueueId,
+        /// The entries.
+        entries: Vec<Returned>,
     },
     /// Facts that hold together or not at all.
     Group(Vec<Self>),
@@ -460,6 +481,7 @@ impl Fact {
             | Self::Published(_)
             | Self::Settled { .. }
             | Self::Delivering { .. }
+            | Self::Returned { .. }
             | Self::Copied { .. }
             | Self::Page { .. }
             | Self::Seen { .. } => Class::Message,

@@ -17,6 +17,8 @@ pub(super) const GROUP: u8 = 20;
 pub(super) const COPIED: u8 = 22;
 /// As [`PUBLISHED`], of a message with keys.
 pub(super) const PUBLISHED_KEYED: u8 = 23;
+/// Entries that came back, and how often.
+pub(super) const RETURNED: u8 = 21;
 pub(super) const NOTED: u8 = 24;
 pub(super) const NUMBERING: u8 = 32;
 pub(super) const QUEUE_STATE: u8 = 33;

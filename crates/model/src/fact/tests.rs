@@ -142,6 +142,23 @@ fn samples() -> Vec<Fact> {
             settled,
             Fact::Published(keyed),
         ]),
+        Fact::Returned {
+            queue: QueueId(9),
+            entries: vec![
+                Returned {
+                    sequence: Sequence(7),
+                    failed: 2,
+                    acquired: u16::MAX,
+                    ready_at: Some(1 << 41),
+                },
+                Returned {
+                    sequence: Sequence(3),
+                    failed: 0,
+                    acquired: 1,
+                    ready_at: None,
+                },
+            ],
+        },
         Fact::Numbering {
             exchange: 12,
             queue: 900,

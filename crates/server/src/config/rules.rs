@@ -35,6 +35,7 @@ pub(super) enum Rule {
 const RULES: &[(&str, Rule)] = &[
     ("data_dir", Rule::Text),
     ("amqp", Rule::Listener),
+    ("definitions", Rule::Text),
     ("virtual_hosts", Rule::Names),
     ("product", Rule::OneOf(&["Menzil", "RabbitMQ"])),
     ("guest", Rule::Truth),

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use menzil_core::{ChannelKey, Command, Frozen, PublishRef, QueueSummary, Shard, Summary};
+use menzil_core::{
+    ChannelKey, Command, Definition, Definitions, Effective, Frozen, Object, PublishRef,
+    QueueSummary, Refusal, Shard, Summary,
+};
 use menzil_journal::{Freeze, Marks};
+use menzil_model::fact::PolicyDefinition;
 use menzil_model::{ConnectionId, DeliveryTag, Map, Name, ShardId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -63,6 +67,7 @@ impl ShardDriver {
             state,
             log: ShardLog::new(&node.journal, self.id),
             open: Open::default(),
+            hands_over: false,
         }
     }
 
@@ -71,6 +76,24 @@ impl ShardDriver {
         let state = self.state.lock();
         let shard = &state.shard;
         (shard.summary(), shard.counters(), shard.queues())
+    }
+
+    /// Whether definitions can be carried out; see [`Shard::check_definitions`].
+    pub(crate) fn check_definitions(
+        &self,
+        definitions: &Definitions,
+    ) -> Result<(), Box<(usize, Refusal)>> {
+        self.state.lock().shard.check_definitions(definitions)
+    }
+
+    /// All policies.
+    pub(crate) fn policies(&self) -> Vec<PolicyDefinition> {
+        self.state.lock().shard.policies().cloned().collect()
+    }
+
+    /// What an exchange or queue is set to.
+    pub(crate) fn effective(&self, object: &Object) -> Option<Effective> {
+        self.state.lock().shard.effective(object)
     }
 
     /// Its exchanges, queues and bindings.
@@ -107,6 +130,8 @@ pub(crate) struct Batch<'a> {
     now_ms: u64,
     log: ShardLog<'a>,
     open: Open,
+    /// Whoever waits for the shard gets it before this thread may have it again.
+    hands_over: bool,
     state: MutexGuard<'a, State>,
 }
 
@@ -146,6 +171,44 @@ impl<'a> Batch<'a> {
     ) {
         let (shard, mut outlet, log) = self.parts(touched);
         shard.publish_in_place(outlet.now_ms, channel, publish, log, &mut outlet);
+    }
+
+    /// See [`Shard::define`].
+    pub(crate) fn define(
+        &mut self,
+        definition: Definition<'_>,
+        touched: &mut Touched,
+    ) -> Result<bool, Refusal> {
+        let (shard, mut outlet, log) = self.parts(touched);
+        shard.define(outlet.now_ms, definition, log, &mut outlet)
+    }
+
+    /// See [`Shard::set_policy`].
+    pub(crate) fn set_policy(
+        &mut self,
+        policy: PolicyDefinition,
+        touched: &mut Touched,
+    ) -> Result<(), Refusal> {
+        let (shard, mut outlet, log) = self.parts(touched);
+        let done = shard.set_policy(outlet.now_ms, policy, log, &mut outlet);
+        done.map(drop)
+    }
+
+    /// See [`Shard::clear_policy`]. False where there is no such policy.
+    pub(crate) fn clear_policy(
+        &mut self,
+        name: &Name,
+        is_operator: bool,
+        touched: &mut Touched,
+    ) -> bool {
+        let (shard, mut outlet, log) = self.parts(touched);
+        let done = shard.clear_policy(outlet.now_ms, name, is_operator, log, &mut outlet);
+        done.is_some()
+    }
+
+    /// See [`Shard::is_applying_policies`].
+    pub(crate) fn is_applying_policies(&self) -> bool {
+        self.state.shard.is_applying_policies()
     }
 
     /// See [`Shard::has_foresight`].
@@ -218,6 +281,11 @@ impl<'a> Batch<'a> {
         self.state.shard.deadline().unwrap_or(u64::MAX)
     }
 
+    /// Ends the batch of a thread that will soon want another one.
+    pub(crate) fn hand_over(mut self) {
+        self.hands_over = true;
+    }
+
     /// Stops reading from a connection one of whose channels waits for the journal.
     pub(crate) fn park(&mut self, link: &Arc<Link>) {
         if self.state.shard.parked_bytes(link.id).is_some()
@@ -255,6 +323,9 @@ impl Drop for Batch<'_> {
         if deadline < self.state.armed {
             self.state.armed = deadline;
             self.driver.timer.notify_one();
+        }
+        if self.hands_over {
+            MutexGuard::bump(&mut self.state);
         }
     }
 }

@@ -44,7 +44,7 @@ impl Snapshot {
     }
 }
 
-pub(super) fn of(node: &Node, vhost: &[u8]) -> Value {
+pub(crate) fn of(node: &Node, vhost: &[u8]) -> Value {
     let mut shards = node.shards.values();
     let Some(shard) = shards.find(|shard| shard.name.as_bytes() == vhost) else {
         let names: Vec<String> = (node.shards.values())

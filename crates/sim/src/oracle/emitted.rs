@@ -30,6 +30,7 @@ impl Oracle {
                 delivery_tag,
                 redelivered,
                 message,
+                properties: _,
             } => {
                 let tag = consumer_tag.as_bytes();
                 let mut parts = tag.split(|byte| *byte == b'|');

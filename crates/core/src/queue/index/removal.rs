@@ -52,7 +52,7 @@ impl Index {
         if let Some(held) = self.unsettled.remove(sequence) {
             self.content_bytes -= held.held_bytes();
             gone.entry(&held.item);
-            if self.len() == 0 {
+            if self.is_idle() {
                 self.give_room_back();
             }
             return;
@@ -62,7 +62,13 @@ impl Index {
             self.content_bytes -= held.held_bytes();
             self.refill();
             gone.held(&held);
+            return;
         }
+        let one = Range {
+            first: sequence,
+            last: sequence,
+        };
+        self.remove_delayed(&[one], |held| gone.entry(&held.item));
     }
 
     /// Removes an entry that is out with a consumer. Tells whether the journal has it.
@@ -80,7 +86,7 @@ impl Index {
             spare.keep(held.content.take());
             held.item.durable
         })?;
-        if self.len() == 0 {
+        if self.is_idle() {
             self.give_room_back();
         }
         Some(durable)
@@ -126,6 +132,7 @@ impl Index {
         if !self.returned.is_empty() {
             self.remove_returned(ranges, gone);
         }
+        self.remove_delayed(ranges, |held| gone.entry(&held.item));
         let mut left = Left::default();
         if self.unsettled.len() > 0 {
             let content_bytes = &mut self.content_bytes;

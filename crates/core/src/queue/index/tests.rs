@@ -99,6 +99,8 @@ fn item(sequence: u64, size: u64, expires_at: Option<u64>, stored: bool) -> Item
         expires_at,
         durable: stored,
         redelivered: false,
+        failed: 0,
+        acquired: 0,
     }
 }
 

@@ -63,6 +63,9 @@ impl Asked {
             expires: self.expires,
             priority_max: self.priority_max,
             single_active_consumer: self.single_active_consumer,
+            counts_returns: self.is_quorum
+                || delivery_limit.is_some()
+                || delayed_retry.kind != RetryKind::Disabled,
             delivery_limit,
             consumer_timeout: self.consumer_timeout,
             delayed_retry,

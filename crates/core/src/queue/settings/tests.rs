@@ -3,7 +3,7 @@
 use menzil_model::{Name, Table, TableBuilder, Value};
 
 use super::arguments::read;
-use super::{DelayedRetry, Overflow, RetryKind, UNSUPPORTED, not_yet, parse_expiration};
+use super::{DelayedRetry, Overflow, RetryKind, parse_expiration};
 use crate::refusal::Refusal;
 
 fn table(fields: &[(&str, Value<'_>)]) -> Table {
@@ -329,14 +329,6 @@ fn what_rabbitmq_leaves_unchecked_is_checked() {
         "x-delivery-limit",
         "\"expected integer, got longstr\"",
     );
-}
-
-#[test]
-fn what_is_not_built_is_refused_by_name() {
-    for argument in UNSUPPORTED {
-        let named = not_yet(&table(&[(argument, Value::Void)]));
-        assert_eq!(named, Some(Name::from(*argument)));
-    }
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! Questions to a running server over the socket in its data folder: `menzil policy`,
+//! `menzil definitions`.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::cli::{DefinitionsCommand, PolicyCommand};
+use crate::{Failure, print};
+
+pub(crate) fn policy(command: &PolicyCommand) -> Result<(), Failure> {
+    match command {
+        PolicyCommand::Set {
+            name,
+            pattern,
+            definition,
+            priority,
+            apply_to,
+            operator,
+            which,
+        } => {
+            let definition: Value = serde_json::from_str(definition).map_err(|error| {
+                Failure::usage(format!("the definition is no JSON object: {error}"))
+            })?;
+            let content = json!({
+                "vhost": which.vhost,
+                "name": name,
+                "pattern": pattern,
+                "definition": definition,
+                "priority": priority,
+                "apply-to": apply_to,
+                "operator": operator,
+            });
+            asked(
+                &which.data_dir,
+                "set-policy",
+                content.to_string().as_bytes(),
+            )
+            .map(drop)
+        }
+        PolicyCommand::Clear {
+            name,
+            operator,
+            which,
+        } => {
+            let content = json!({"vhost": which.vhost, "name": name, "operator": operator});
+            asked(
+                &which.data_dir,
+                "clear-policy",
+                content.to_string().as_bytes(),
+            )
+            .map(drop)
+        }
+        PolicyCommand::List { data_dir } => {
+            let answer = asked(data_dir, "policies", b"")?;
+            print_each(&answer["policies"]);
+            Ok(())
+        }
+        PolicyCommand::Effective {
+            name,
+            exchange,
+            which,
+        } => {
+            let kind = if *exchange { "exchange" } else { "queue" };
+            let content = json!({"vhost": which.vhost, kind: name});
+            let answer = asked(&which.data_dir, "effective", content.to_string().as_bytes())?;
+            print_each(&answer["settings"]);
+            Ok(())
+        }
+    }
+}
+
+pub(crate) fn definitions(command: &DefinitionsCommand) -> Result<(), Failure> {
+    let DefinitionsCommand::Import { file, data_dir } = command;
+    let content = std::fs::read(file)
+        .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    let answer = asked(data_dir, "import", &content);
+    let answer =
+        answer.map_err(|failure| Failure::new(format!("{}: {}", file.display(), failure.text)))?;
+    print(&format!("{} new, {} kept\n", answer["new"], answer["kept"]));
+    Ok(())
+}
+
+/// A line for each element.
+fn print_each(list: &Value) {
+    for one in list.as_array().into_iter().flatten() {
+        print(&format!("{one}\n"));
+    }
+}
+
+/// The answer to a question, or the server's reason to refuse it.
+fn asked(data_dir: &Path, word: &str, content: &[u8]) -> Result<Value, Failure> {
+    let question = format!("{word} {}", content.len());
+    let answer = ask(data_dir, &question, content)?;
+    let value: Value = serde_json::from_str(&answer)
+        .map_err(|error| Failure::new(format!("the server's answer does not read: {error}")))?;
+    match value["error"].as_str() {
+        Some(error) => Err(Failure::new(error)),
+        None => Ok(value),
+    }
+}
+
+/// The answer of the server that runs on that data folder: a line of JSON.
+pub(crate) fn ask(data_dir: &Path, question: &str, content: &[u8]) -> Result<String, Failure> {
+    let path = menzil_server::stats_socket(data_dir);
+    exchange(&path, question, content).map_err(|error| {
+        Failure::new(format!(
+            "{}: {error}; is a server running on this data folder?",
+            path.display()
+        ))
+    })
+}
+
+fn exchange(path: &Path, question: &str, content: &[u8]) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("{question}\n").as_bytes())?;
+    stream.write_all(content)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    if answer.is_empty() {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(answer)
+}
+
+/// An import of very many objects waits for a slow disk.
+const PATIENCE: Duration = Duration::from_secs(600);

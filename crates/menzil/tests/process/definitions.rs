@@ -1,0 +1,257 @@
+//! Definitions files and policies on a real server: whole or not at all, and there after a kill.
+
+use std::path::Path;
+
+use crate::common::{Server, menzil, run, text};
+
+const FILE: &str = r##"{
+  "rabbit_version": "4.3.6",
+  "vhosts": [{"name": "/"}],
+  "users": [{"name": "u", "password_hash": "x"}],
+  "parameters": [
+    {"vhost": "/", "component": "operator_policy", "name": "cap",
+     "value": {"pattern": "^jobs", "apply-to": "queues", "priority": 0, "definition": {"max-length": 2}}},
+    {"vhost": "/", "component": "federation-upstream", "name": "up", "value": {"uri": "amqp://"}}
+  ],
+  "policies": [
+    {"vhost": "/", "name": "short", "pattern": "^jobs", "apply-to": "queues", "priority": 1,
+     "definition": {"max-length": 5, "overflow": "reject-publish"}}
+  ],
+  "queues": [
+    {"vhost": "/", "name": "jobs", "durable": true, "auto_delete": false, "arguments": {"x-queue-type": "classic"}},
+    {"vhost": "/", "name": "amq.gen-passed-over", "durable": true, "auto_delete": false, "arguments": {}}
+  ],
+  "exchanges": [
+    {"vhost": "/", "name": "work", "type": "topic", "durable": true, "auto_delete": false, "internal": false, "arguments": {}}
+  ],
+  "bindings": [
+    {"vhost": "/", "source": "work", "destination": "jobs", "destination_type": "queue", "routing_key": "a.#", "arguments": {}},
+    {"vhost": "/", "source": "amq.topic", "destination": "work", "destination_type": "exchange", "routing_key": "#", "arguments": {}}
+  ]
+}"##;
+
+fn count(path: &str, of: &str) -> u64 {
+    let output = run(&["stats", "--data-dir", path, "--json"]);
+    let stats: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    stats["virtual_hosts"][0][of].as_u64().unwrap()
+}
+
+/// Exchanges, queues, bindings, policies.
+fn objects(path: &str) -> [u64; 4] {
+    let policies = run(&["policy", "list", "--data-dir", path]);
+    let policies = text(&policies.stdout).lines().count() as u64;
+    ["exchanges", "queues_count", "bindings"]
+        .map(|of| count(path, of))
+        .into_iter()
+        .chain([policies])
+        .collect::<Vec<_>>()
+        .try_into()
+        .unwrap()
+}
+
+fn write(folder: &Path, name: &str, content: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, content).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_file_is_imported_at_the_start_and_the_same_again_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let path = data.to_str().unwrap();
+    let file = write(folder.path(), "definitions.json", FILE);
+    let server = Server::start(&data, &["--definitions", &file]);
+    assert_eq!(objects(path), [8, 1, 2, 2]);
+    let told = run(&["policy", "effective", "jobs", "--data-dir", path]);
+    let told = text(&told.stdout);
+    assert!(
+        told.contains(r#"{"by":"cap","key":"max-length","origin":"operator policy","value":2}"#),
+        "{told}"
+    );
+    assert!(
+        told.contains(
+            r#"{"by":"short","key":"overflow","origin":"policy","value":"reject-publish"}"#
+        ),
+        "{told}"
+    );
+    let again = run(&["definitions", "import", &file, "--data-dir", path]);
+    assert_eq!(text(&again.stdout), "0 new, 6 kept\n");
+    server.kill();
+    // Without the file: what was imported is the server's own.
+    let server = Server::start(&data, &[]);
+    assert_eq!(objects(path), [8, 1, 2, 2]);
+    let (status, log) = server.stop();
+    assert!(status.success(), "{log}");
+    let server = Server::start(&data, &["--definitions", &file]);
+    assert_eq!(objects(path), [8, 1, 2, 2]);
+    let (_, log) = server.stop();
+    assert!(log.contains("something that is passed over"), "{log}");
+}
+
+/// What is wrong with a file, and what is said of it.
+const WRONG: [(&str, &str); 13] = [
+    (
+        r#"{"vhosts": [{"name": "/"}, {"name": "other"}]}"#,
+        r#"vhosts[1]: there is no virtual host "other"; name it in the setting virtual_hosts"#,
+    ),
+    ("{", "line 1, column 1: EOF while parsing an object"),
+    (
+        r#"{"queues": [{"vhost": "/", "name": 5}]}"#,
+        "line 1, column 36: invalid type: integer `5`, expected a string",
+    ),
+    (
+        r#"{"queues": [{"name": "q"}]}"#,
+        r#"queues[0] "q": it names no virtual host"#,
+    ),
+    (
+        r#"{"queues": [{"vhost": "/", "name": "a"}, {"vhost": "/", "name": "q", "arguments": {"x-max-length": -1}}]}"#,
+        r#"queues[1] "q": PRECONDITION_FAILED - invalid arg 'x-max-length' for queue 'q' in vhost '/': {value_negative,-1}"#,
+    ),
+    (
+        r#"{"queues": [{"vhost": "other", "name": "q"}]}"#,
+        r#"queues[0] "q": there is no virtual host "other""#,
+    ),
+    (
+        r#"{"exchanges": [{"vhost": "/", "name": "x", "type": "odd"}]}"#,
+        r#"exchanges[0] "x": PRECONDITION_FAILED - unknown exchange type 'odd'"#,
+    ),
+    (
+        r#"{"queues": [{"vhost": "/", "name": "q"}], "bindings": [{"vhost": "/", "source": "none", "destination": "q", "destination_type": "queue"}]}"#,
+        r#"bindings[0] "none -> q": NOT_FOUND - no exchange 'none' in vhost '/'"#,
+    ),
+    (
+        r#"{"bindings": [{"vhost": "/", "source": "amq.topic", "destination": "none", "destination_type": "queue"}]}"#,
+        r#"bindings[0] "amq.topic -> none": NOT_FOUND - no queue 'none' in vhost '/'"#,
+    ),
+    (
+        r#"{"bindings": [{"vhost": "/", "source": "amq.topic", "destination": "q", "destination_type": "dog"}]}"#,
+        r#"destination_type is "dog""#,
+    ),
+    (
+        r#"{"queues": [{"vhost": "/", "name": "q"}], "policies": [{"vhost": "/", "name": "p", "pattern": "[", "definition": {"max-length": -1}}]}"#,
+        r#"policies[0] "p": Validation failed: -1 is not a valid maximum length; pattern should be regular expression"#,
+    ),
+    (
+        r#"{"parameters": [{"vhost": "/", "component": "operator_policy", "name": "p", "value": {"pattern": "", "definition": {"dead-letter-exchange": "x"}}}]}"#,
+        r#"parameters[0] "p": Validation failed: [{<<"dead-letter-exchange">>,<<"x">>}] are not recognised policy settings"#,
+    ),
+    (
+        r#"{"queues": [{"vhost": "/", "name": "q", "arguments": {"x": 18446744073709551615}}]}"#,
+        r#"queues[0] "q": x: 18446744073709551615 is too large"#,
+    ),
+];
+
+#[test]
+fn a_file_with_a_mistake_changes_nothing_and_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let path = data.to_str().unwrap();
+    let server = Server::start(&data, &[]);
+    for (number, (content, told)) in WRONG.into_iter().enumerate() {
+        let file = write(folder.path(), &format!("{number}.json"), content);
+        let output = run(&["definitions", "import", &file, "--data-dir", path]);
+        assert_eq!(output.status.code(), Some(1), "{content}");
+        let error = text(&output.stderr);
+        assert!(error.contains(told) && error.contains(&file), "{error}");
+        assert_eq!(objects(path), [7, 0, 0, 0], "{content}");
+    }
+    let (status, _) = server.stop();
+    assert!(status.success());
+    for (number, (_, told)) in WRONG.into_iter().enumerate() {
+        let file = folder.path().join(format!("{number}.json"));
+        let mut command = menzil(&["server", "--amqp", "127.0.0.1:0", "--data-dir", path]);
+        let output = command.arg("--definitions").arg(&file).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let error = text(&output.stderr);
+        assert!(error.contains(told), "{error}");
+    }
+    let server = Server::start(&data, &[]);
+    assert_eq!(objects(path), [7, 0, 0, 0]);
+    server.kill();
+}
+
+#[test]
+fn policies_are_set_cleared_and_listed_on_a_running_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let path = data.to_str().unwrap();
+    let server = Server::start(data, &[]);
+    let policy = |words: &[&str]| {
+        let mut all = vec!["policy"];
+        all.extend(words);
+        all.extend(["--data-dir", path]);
+        run(&all)
+    };
+    let set = policy(&[
+        "set",
+        "short",
+        "^q",
+        r#"{"max-length": 5}"#,
+        "--priority",
+        "-3",
+    ]);
+    assert!(set.status.success(), "{}", text(&set.stderr));
+    let operator = [
+        "set",
+        "cap",
+        "",
+        r#"{"max-length": 2}"#,
+        "--apply-to",
+        "queues",
+    ];
+    assert!(
+        policy(&[&operator[..], &["--operator"]].concat())
+            .status
+            .success()
+    );
+    let expected = concat!(
+        r#"{"apply-to":"all","definition":{"max-length":5},"name":"short","operator":false,"#,
+        r#""pattern":"^q","priority":-3,"vhost":"/"}"#,
+        "\n",
+        r#"{"apply-to":"queues","definition":{"max-length":2},"name":"cap","operator":true,"#,
+        r#""pattern":"","priority":0,"vhost":"/"}"#,
+        "\n"
+    );
+    assert_eq!(text(&policy(&["list"]).stdout), expected);
+    server.kill();
+    let server = Server::start(data, &[]);
+    assert_eq!(text(&policy(&["list"]).stdout), expected);
+    let absent = policy(&["clear", "cap"]);
+    assert_eq!(absent.status.code(), Some(1));
+    assert!(text(&absent.stderr).contains(r#"there is no policy "cap" in virtual host "/""#));
+    assert!(policy(&["clear", "cap", "--operator"]).status.success());
+    assert!(policy(&["clear", "short"]).status.success());
+    server.kill();
+    let server = Server::start(data, &[]);
+    assert_eq!(text(&policy(&["list"]).stdout), "");
+    for (words, told) in [
+        (
+            &["set", "p", "x", "{"][..],
+            "the definition is no JSON object",
+        ),
+        (&["set", "p", "x", "{}"], "no policy provided"),
+        (
+            &["set", "p", "x", r#"{"expires": 0}"#],
+            "0 is not a valid queue expiry",
+        ),
+        (
+            &["set", "p", "x", r#"{"expires": 1}"#, "--vhost", "v"],
+            r#"no virtual host "v""#,
+        ),
+        (&["effective", "none"], "there is no such object"),
+    ] {
+        let output = policy(words);
+        assert!(!output.status.success());
+        assert!(
+            text(&output.stderr).contains(told),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+    assert_eq!(text(&policy(&["list"]).stdout), "");
+    server.kill();
+    let nobody = policy(&["list"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(text(&nobody.stderr).contains("is a server running on this data folder?"));
+}

@@ -1,0 +1,220 @@
+//! What a running server is asked over the Unix socket in its data folder.
+//!
+//! ```text
+//! question := word [ " " rest ] "\n" [ content ]      content has as many bytes of JSON as rest says
+//! answer   := one line of JSON; { "error": text } where it was refused
+//! ```
+//! Only the owner of the folder may connect.
+
+use std::sync::Arc;
+
+use menzil_core::{Object, SettingOrigin, SettingValue};
+use menzil_model::fact::PolicyDefinition;
+use menzil_model::{Escaped, Name, Table, Value as Field};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::definitions::{self, PolicyParts};
+use crate::driver::Node;
+use crate::driver::shard_driver::{ShardDriver, Touched};
+use crate::{log, stats};
+
+/// The most bytes of a question's content.
+pub(crate) const CONTENT_BYTES_MAX: usize = 256 << 20;
+
+/// The words that have content.
+const WITH_CONTENT: [&str; 4] = ["set-policy", "clear-policy", "effective", "import"];
+
+/// How many bytes of content follow a question.
+pub(crate) fn length_of(word: &str, rest: &str) -> usize {
+    if WITH_CONTENT.contains(&word) {
+        rest.parse().unwrap_or(0)
+    } else {
+        0
+    }
+}
+
+/// Answers a question. It may wait for the disk: not for tasks.
+pub(crate) fn answer(node: &Node, word: &str, rest: &str, content: &[u8]) -> Value {
+    let done = match word {
+        "stats" => Ok(stats::all(node)),
+        "definitions" => Ok(stats::definitions::of(node, rest.as_bytes())),
+        "policies" => Ok(policies(node)),
+        "set-policy" => read(content).and_then(|asked| set_policy(node, &asked)),
+        "clear-policy" => read(content).and_then(|asked| clear_policy(node, &asked)),
+        "effective" => read(content).and_then(|asked| effective(node, &asked)),
+        "import" => import(node, content),
+        _ => Err(format!(
+            "ask for stats, definitions, policies, set-policy, clear-policy, effective or import, \
+             not {word:?}"
+        )),
+    };
+    done.unwrap_or_else(|error| json!({ "error": error }))
+}
+
+fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, String> {
+    serde_json::from_slice(content).map_err(|error| error.to_string())
+}
+
+fn import(node: &Node, content: &[u8]) -> Result<Value, String> {
+    let parsed = definitions::parse(content).map_err(|error| error.to_string())?;
+    let imported = definitions::import(node, parsed).map_err(|error| error.to_string())?;
+    Ok(json!({ "new": imported.new, "kept": imported.kept }))
+}
+
+fn slash() -> String {
+    "/".to_owned()
+}
+
+#[derive(Deserialize)]
+struct SetPolicy {
+    #[serde(default = "slash")]
+    vhost: String,
+    name: String,
+    #[serde(default)]
+    operator: bool,
+    #[serde(flatten)]
+    parts: PolicyParts,
+}
+
+#[derive(Deserialize)]
+struct ClearPolicy {
+    #[serde(default = "slash")]
+    vhost: String,
+    name: String,
+    #[serde(default)]
+    operator: bool,
+}
+
+#[derive(Deserialize)]
+struct EffectiveOf {
+    #[serde(default = "slash")]
+    vhost: String,
+    queue: Option<String>,
+    exchange: Option<String>,
+}
+
+fn shard<'a>(node: &'a Node, vhost: &str) -> Result<&'a Arc<ShardDriver>, String> {
+    definitions::find(&node.shards, vhost).ok_or_else(|| definitions::unknown(vhost))
+}
+
+fn set_policy(node: &Node, asked: &SetPolicy) -> Result<Value, String> {
+    let shard = shard(node, &asked.vhost)?;
+    let policy = definitions::policy_of(&asked.name, asked.operator, &asked.parts)?;
+    let mut touched = Touched::new();
+    let done = shard.batch(node).set_policy(policy, &mut touched);
+    node.flush(&mut touched);
+    done.map_err(|refusal| definitions::text_of(&refusal, &asked.vhost))?;
+    definitions::finish(node, shard);
+    log::info(
+        "policy set",
+        &[
+            ("virtual_host", &asked.vhost),
+            ("name", &asked.name),
+            ("operator", &asked.operator),
+        ],
+    );
+    Ok(json!({ "set": asked.name }))
+}
+
+fn clear_policy(node: &Node, asked: &ClearPolicy) -> Result<Value, String> {
+    let shard = shard(node, &asked.vhost)?;
+    let name = Name::cut(asked.name.as_bytes());
+    let mut touched = Touched::new();
+    let was_there = shard
+        .batch(node)
+        .clear_policy(&name, asked.operator, &mut touched);
+    node.flush(&mut touched);
+    if !was_there {
+        return Err(format!(
+            "there is no {} {:?} in virtual host {:?}",
+            kind(asked.operator),
+            asked.name,
+            asked.vhost
+        ));
+    }
+    definitions::finish(node, shard);
+    log::info(
+        "policy cleared",
+        &[
+            ("virtual_host", &asked.vhost),
+            ("name", &asked.name),
+            ("operator", &asked.operator),
+        ],
+    );
+    Ok(json!({ "cleared": asked.name }))
+}
+
+fn kind(is_operator: bool) -> &'static str {
+    if is_operator {
+        "operator policy"
+    } else {
+        "policy"
+    }
+}
+
+fn policies(node: &Node) -> Value {
+    let mut shards: Vec<_> = node.shards.values().collect();
+    shards.sort_by(|a, b| a.name.cmp(&b.name));
+    let all = shards.into_iter().flat_map(|shard| {
+        let vhost = shard.name.to_string();
+        let policies = shard.policies().into_iter();
+        policies.map(move |policy| of_policy(&vhost, &policy))
+    });
+    json!({ "policies": all.collect::<Vec<_>>() })
+}
+
+fn of_policy(vhost: &str, policy: &PolicyDefinition) -> Value {
+    json!({
+        "vhost": vhost,
+        "name": policy.name.to_string(),
+        "operator": policy.is_operator,
+        "pattern": Escaped(&policy.pattern).to_string(),
+        "apply-to": policy.apply_to.name(),
+        "priority": policy.priority,
+        "definition": of_definition(&policy.definition),
+    })
+}
+
+/// Texts, whole numbers and flags are all that a policy has.
+fn of_definition(definition: &Table) -> Value {
+    let fields = definition.fields().map(|(key, value)| {
+        let key = Escaped(key).to_string();
+        let number = value.as_integer().and_then(|n| i64::try_from(n).ok());
+        let value = match (value, number) {
+            (_, Some(number)) => json!(number),
+            (Field::LongString(text), None) => json!(Escaped(text).to_string()),
+            (Field::Bool(flag), None) => json!(flag),
+            (_, None) => Value::Null,
+        };
+        (key, value)
+    });
+    Value::Object(fields.collect())
+}
+
+fn effective(node: &Node, asked: &EffectiveOf) -> Result<Value, String> {
+    let shard = shard(node, &asked.vhost)?;
+    let object = match (&asked.queue, &asked.exchange) {
+        (Some(queue), None) => Object::Queue(Name::cut(queue.as_bytes())),
+        (None, Some(exchange)) => Object::Exchange(Name::cut(exchange.as_bytes())),
+        _ => return Err("name a queue or an exchange".to_owned()),
+    };
+    let Some(effective) = shard.effective(&object) else {
+        return Err("there is no such object".to_owned());
+    };
+    let settings = effective.settings.iter().map(|setting| {
+        let value = match &setting.value {
+            SettingValue::Text(text) => json!(Escaped(text).to_string()),
+            SettingValue::Integer(number) => json!(number),
+            SettingValue::Flag(flag) => json!(flag),
+            SettingValue::Other(kind) => json!({ "type": kind }),
+        };
+        let (origin, by) = match &setting.origin {
+            SettingOrigin::Argument => ("argument", Value::Null),
+            SettingOrigin::Policy(name) => ("policy", json!(name.to_string())),
+            SettingOrigin::OperatorPolicy(name) => ("operator policy", json!(name.to_string())),
+        };
+        json!({ "key": setting.key.to_string(), "value": value, "origin": origin, "by": by })
+    });
+    Ok(json!({ "settings": settings.collect::<Vec<_>>() }))
+}
