@@ -108,6 +108,15 @@ impl Route {
         self.queues.len() == self.stores
     }
 
+    /// Whether it goes to queues that have only to store it, as it came.
+    #[inline]
+    pub(crate) fn is_usual(&self) -> bool {
+        self.is_unlimited
+            && self.named.is_none()
+            && self.replies.is_empty()
+            && !self.is_unroutable()
+    }
+
     /// Takes a way that was kept.
     #[inline]
     pub(crate) fn take(&mut self, way: Way) {

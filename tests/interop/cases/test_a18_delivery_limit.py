@@ -1,4 +1,4 @@
-"""A18: deliveries are counted from the second on, and the limit acts at once."""
+"""A18: deliveries are counted from the second on, the limit acts at once, and a better consumer takes over."""
 
 import pytest
 
@@ -72,3 +72,28 @@ def test_a18_a_lost_consumer_counts(conn, connect, name, broker, until):
             assert event.props.get("headers", {}).get("x-delivery-count") == (turn or None)
             victim.abort()
         assert deaths(arrival(conn, channel, dead, until)) == [(work, "delivery_limit", 1)]
+
+
+def test_a18_a_better_consumer_takes_over_once_the_first_has_settled(conn, connect, name, broker):
+    for kind in kinds(broker):
+        channel = conn.channel()
+        work, _ = limited(conn, channel, name, kind, **{"x-single-active-consumer": True})
+        put(conn, work, *(str(number).encode() for number in range(4)))
+        first, second = connect(), connect()
+        one, two = first.channel(), second.channel()
+        first.call(one, "basic.qos", prefetch_count=1)
+        first.call(one, "basic.consume", queue=work)
+        held = first.expect(one, "basic.deliver")
+        assert held.body == b"0"
+        second.call(two, "basic.qos", prefetch_count=1)
+        second.call(two, "basic.consume", queue=work, arguments={"x-priority": 100})
+        second.quiet(two, 0.5)
+        first.send(one, "basic.ack", delivery_tag=held.delivery_tag)
+        for number in (b"1", b"2", b"3"):
+            event = second.expect(two, "basic.deliver")
+            assert (event.body, event.redelivered) == (number, False)
+            second.send(two, "basic.ack", delivery_tag=event.delivery_tag)
+        first.quiet(one, 0.3)
+        second.call(two, "basic.cancel", consumer_tag=event.consumer_tag)
+        put(conn, work, b"back")
+        assert first.expect(one, "basic.deliver").body == b"back", "the first is active again"

@@ -118,6 +118,9 @@ impl Shard {
             Mode::Plain | Mode::Transaction(_) => None,
         };
         let transactional = matches!(channel.mode, Mode::Transaction(_));
+        if !transactional && route.is_usual() && self.pass(turn, key, publish, route, confirm) {
+            return Ok(());
+        }
         let changed;
         let kept = match route.named.as_deref() {
             None => publish,
@@ -146,9 +149,7 @@ impl Shard {
             self.confirm(turn, key, confirm, 0, true);
             return Ok(());
         }
-        if !transactional && let Some(passage) = self.depart(turn, kept, route, confirm.is_some()) {
-            self.confirm(turn, key, confirm, passage.index(), true);
-            self.arrive(turn, passage);
+        if !transactional && self.pass(turn, key, kept, route, confirm) {
             return Ok(());
         }
         let message = if unroutable && route.queues.is_empty() {
@@ -182,6 +183,24 @@ impl Shard {
         let index = self.enter_queues(turn, held.message, intake, &pending, None);
         self.confirm(turn, key, confirm, index, !refused);
         Ok(())
+    }
+
+    /// Lets the message go the usual way; false where it cannot, and nothing has happened.
+    #[inline]
+    fn pass(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        publish: &PublishRef<'_>,
+        route: &Route,
+        confirm: Option<u64>,
+    ) -> bool {
+        let Some(passage) = self.depart(turn, publish, route, confirm.is_some()) else {
+            return false;
+        };
+        self.confirm(turn, key, confirm, passage.index(), true);
+        self.arrive(turn, passage);
+        true
     }
 
     /// The message as queues hold it.

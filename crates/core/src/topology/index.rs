@@ -121,7 +121,7 @@ impl Index {
     }
 
     /// Removes the binding of that number and place; answers with the one that moved there.
-    pub(crate) fn remove(&mut self, binding: &Binding, number: usize, place: usize) -> Option<End> {
+    pub(crate) fn remove(&mut self, binding: &Binding, end: End, place: usize) -> Option<End> {
         match self {
             Self::Default => None,
             Self::Direct(keys) => {
@@ -142,9 +142,9 @@ impl Index {
                 }
                 moved
             }
-            Self::Headers(headers) => headers.remove(&binding.arguments, number, place),
+            Self::Headers(headers) => headers.remove(&binding.arguments, end.binding, place),
             Self::Single(single) => {
-                single.remove(binding, number);
+                single.remove(end.binding, end.point);
                 None
             }
         }
@@ -194,9 +194,9 @@ impl Index {
     }
 
     /// The place of a binding among those to the same destination, where it says something.
-    pub(crate) fn rank(&self, binding: &Binding, number: usize) -> usize {
+    pub(crate) fn rank(&self, number: usize, point: usize) -> usize {
         match self {
-            Self::Single(single) => single.rank(binding, number),
+            Self::Single(single) => single.rank(number, point),
             Self::Default
             | Self::Direct(_)
             | Self::Fanout(_)

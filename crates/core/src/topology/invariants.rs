@@ -59,12 +59,7 @@ impl Topology {
     fn acting(&self, point: &Point) -> Vec<(&Binding, End, usize)> {
         let records = point.outgoing.iter().filter_map(|number| {
             let record = self.bindings.get(number)?;
-            let end = End {
-                binding: number,
-                point: record.target,
-                destination: record.binding.destination,
-            };
-            Some((&record.binding, end, record.index?))
+            Some((&record.binding, record.end(number), record.index?))
         });
         records.collect()
     }

@@ -89,6 +89,17 @@ struct Record {
     age: u64,
 }
 
+impl Record {
+    /// The binding as an index holds it, under the number that it has.
+    fn end(&self, number: usize) -> End {
+        End {
+            binding: number,
+            point: self.target,
+            destination: self.binding.destination,
+        }
+    }
+}
+
 impl Topology {
     /// Grows with every change: while it stays, so does every way of a message.
     pub fn generation(&self) -> u64 {
@@ -277,7 +288,8 @@ impl Topology {
         });
         pairs.filter_map(|(exchange, number)| {
             let binding = self.binding(number)?;
-            let rank = exchange.map_or(0, |exchange| exchange.index.rank(binding, number));
+            let point = self.bindings.get(number)?.target;
+            let rank = exchange.map_or(0, |exchange| exchange.index.rank(number, point));
             Some((rank, binding))
         })
     }
@@ -311,11 +323,7 @@ impl Topology {
         if record.index.is_some() || !target.is_declared() {
             return;
         }
-        let end = End {
-            binding: number,
-            point: record.target,
-            destination: target.destination,
-        };
+        let end = record.end(number);
         let Some(name) = target.name().cloned() else {
             return;
         };

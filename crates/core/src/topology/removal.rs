@@ -134,7 +134,10 @@ impl Topology {
             }
             if let Some(place) = record.index
                 && let Role::Exchange(exchange) = &mut point.role
-                && let Some(moved) = exchange.index.remove(&record.binding, number, place)
+                && let Some(moved) =
+                    exchange
+                        .index
+                        .remove(&record.binding, record.end(number), place)
                 && let Some(moved) = self.bindings.get_mut(moved.binding)
             {
                 moved.index = Some(place);

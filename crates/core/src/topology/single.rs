@@ -41,7 +41,9 @@ enum Rule {
 pub(crate) struct Single {
     rule: Rule,
     members: Slab<Member>,
-    numbers: Map<Destination, usize>,
+    /// Of the members, by that of their point: a queue may be there a second time while what was
+    /// to the first is being cleared away.
+    numbers: Map<usize, usize>,
     /// Numbers of the members, by kind and name; unless the rule is of weights.
     order: Vec<usize>,
     /// The members with a weight, where the rule is of weights.
@@ -115,7 +117,7 @@ impl Single {
         let Some(weight) = self.weight_of(binding) else {
             return;
         };
-        let number = match self.numbers.get(&end.destination) {
+        let number = match self.numbers.get(&end.point) {
             Some(number) => *number,
             None => self.add_member(end, name),
         };
@@ -159,7 +161,7 @@ impl Single {
             bindings: SmallVec::new(),
             spot: None,
         });
-        self.numbers.insert(end.destination, number);
+        self.numbers.insert(end.point, number);
         if !matches!(self.rule, Rule::Consistent { .. }) {
             let place = self.place_of(number);
             self.order.insert(place.min(self.order.len()), number);
@@ -177,15 +179,18 @@ impl Single {
     fn by_name(&self, left: usize, right: usize) -> Ordering {
         let key = |number| {
             let member = self.members.get(number)?;
+            let End {
+                destination, point, ..
+            } = member.end;
             // Two of one name are there while a deleted one is being cleared away.
-            Some((member.kind, member.name.as_bytes(), member.end.destination))
+            Some((member.kind, member.name.as_bytes(), destination, point))
         };
         key(left).cmp(&key(right))
     }
 
-    /// Removes a binding.
-    pub(crate) fn remove(&mut self, binding: &Binding, number: usize) {
-        let Some(at) = self.numbers.get(&binding.destination).copied() else {
+    /// Removes a binding to that point.
+    pub(crate) fn remove(&mut self, number: usize, point: usize) {
+        let Some(at) = self.numbers.get(&point).copied() else {
             return;
         };
         let Some(member) = self.members.get_mut(at) else {
@@ -205,7 +210,7 @@ impl Single {
                     self.order.remove(place);
                 }
             }
-            self.numbers.remove(&binding.destination);
+            self.numbers.remove(&point);
             self.members.remove(at);
         }
     }
@@ -344,8 +349,8 @@ impl Single {
 
     /// The place of a binding among those to the same destination, where their order says
     /// something.
-    pub(crate) fn rank(&self, binding: &Binding, number: usize) -> usize {
-        let at = self.numbers.get(&binding.destination);
+    pub(crate) fn rank(&self, number: usize, point: usize) -> usize {
+        let at = self.numbers.get(&point);
         let member = at.and_then(|at| self.members.get(*at));
         member
             .into_iter()
@@ -355,11 +360,11 @@ impl Single {
     }
 
     pub(crate) fn holds(&self, binding: &Binding, end: End) -> bool {
-        let at = self.numbers.get(&binding.destination);
+        let at = self.numbers.get(&end.point);
         let member = at.and_then(|at| self.members.get(*at));
         let is_listed = member.is_some_and(|member| {
             let mut bindings = member.bindings.iter();
-            member.end.point == end.point && bindings.any(|other| other.number == end.binding)
+            bindings.any(|other| other.number == end.binding)
         });
         is_listed == self.weight_of(binding).is_some()
     }
@@ -369,7 +374,7 @@ impl Single {
         assert_eq!(self.members.len(), self.numbers.len(), "members are found");
         let consistent = matches!(self.rule, Rule::Consistent { .. });
         for (number, member) in self.members.iter() {
-            assert_eq!(self.numbers.get(&member.end.destination), Some(&number));
+            assert_eq!(self.numbers.get(&member.end.point), Some(&number));
             assert!(!member.bindings.is_empty(), "a member has a binding");
             let spot = member.spot.map(|(weight, place)| {
                 let spot = self.placement.get(weight, place);

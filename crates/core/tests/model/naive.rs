@@ -306,6 +306,15 @@ impl Host {
                 .iter()
                 .any(|event| matches!(event, Event::Delivered { .. }));
             let early = if reads { host.pending() } else { Vec::new() };
+            // The same of groups: what is over the limit goes while the next one is read.
+            let may_shed = |queue: &Queue| queue.arguments.groups && queue.arguments.dead.is_some();
+            if reads && host.queues.values().any(may_shed) {
+                let mut next = host.clone();
+                next.expire();
+                if next.signature() != host.signature() {
+                    open.push(next);
+                }
+            }
             for source in early {
                 let mut next = host.clone();
                 next.bury(source);
@@ -897,18 +906,11 @@ impl Host {
         }
     }
 
-    /// Consumers take what they can, what is past its time goes, and what dies goes on, until
-    /// there is a choice.
+    /// Consumers take what they can, and what is past its time goes. Tells what may be next.
     fn advance(&mut self) -> Vec<u8> {
-        loop {
-            self.deliver_all();
-            self.expire();
-            let pending = self.pending();
-            match pending[..] {
-                [only] => self.bury(only),
-                _ => return pending,
-            }
-        }
+        self.deliver_all();
+        self.expire();
+        self.pending()
     }
 
     /// From where something is to be dead-lettered.
