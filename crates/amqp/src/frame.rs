@@ -57,14 +57,28 @@ pub enum Split<'a> {
     BadEnd(Frame<'a>, u8),
 }
 
-/// Splits the first frame off. RabbitMQ lets a payload be as long as the whole frame may be,
-/// eight bytes more than the standard does, because clients get it wrong; so do we.
+/// What a content header may not have of the eight bytes around a payload.
+const HEADER_SLACK: u32 = 8;
+
+/// The most that a payload may have. RabbitMQ lets it be as long as the whole frame may be, eight
+/// bytes more than the standard does, because clients get it wrong; so do we, but for a content
+/// header: it goes on to consumers as it came, and must fit into their frames.
+#[inline]
+pub(crate) fn payload_bytes_max(kind: u8, frame_bytes_max: u32) -> u32 {
+    if kind == HEADER {
+        frame_bytes_max.saturating_sub(HEADER_SLACK)
+    } else {
+        frame_bytes_max
+    }
+}
+
+/// Splits the first frame off.
 pub fn split(input: &[u8], frame_bytes_max: u32) -> Split<'_> {
     let mut reader = Reader::new(input);
     let (Ok(kind), Ok(channel), Ok(size)) = (reader.u8(), reader.u16(), reader.u32()) else {
         return Split::Incomplete(FRAME_HEADER_BYTES);
     };
-    if size > frame_bytes_max {
+    if size > payload_bytes_max(kind, frame_bytes_max) {
         return Split::TooLarge {
             kind,
             channel,
@@ -149,6 +163,12 @@ mod tests {
         };
         assert_eq!(split(&of(4097), 4096), too_large);
         assert!(matches!(split(&of(u32::MAX), 4096), Split::TooLarge { .. }));
+        let header = |size| {
+            let mut bytes = Vec::new();
+            write_frame_start(&mut bytes, HEADER, 1, size);
+            matches!(split(&bytes, 4096), Split::TooLarge { .. })
+        };
+        assert!(!header(4088) && header(4089), "a header goes on to others");
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
             join(&[
                 b"exchange type '",
                 kind.as_bytes(),
-                b"' is not supported by this broker: use direct, fanout, topic or headers",
+                b"' is not supported here: use another one, such as topic",
             ]),
         ),
         Refusal::InvalidArgument {

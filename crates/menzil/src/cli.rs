@@ -24,7 +24,7 @@ pub(crate) enum Command {
     /// Set, clear and list the policies of a running server
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Bring exchanges, queues, bindings and policies into a running server
+    /// Bring exchanges, queues, bindings and policies into a server
     #[command(subcommand)]
     Definitions(DefinitionsCommand),
     /// Tell where messages would go, and why
@@ -51,7 +51,7 @@ pub(crate) struct ServerArguments {
     /// AMQP 0-9-1 at HOST:PORT (port 0 picks one), or off
     #[arg(long, value_name = "ADDR")]
     pub(crate) amqp: Option<String>,
-    /// File of definitions in RabbitMQ's JSON, imported before clients can connect
+    /// RabbitMQ definitions (JSON) to import at the start
     #[arg(long, value_name = "FILE")]
     pub(crate) definitions: Option<String>,
     /// error, warn, info or debug
@@ -120,10 +120,11 @@ pub(crate) enum PolicyCommand {
         /// The highest one that matches applies
         #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         priority: i64,
-        /// `all`, `exchanges`, `queues`, `classic_queues`, `quorum_queues` or `streams`
-        #[arg(long, default_value = "all")]
+        /// What it is for: all, exchanges, queues, streams,
+        /// `classic_queues` or `quorum_queues`
+        #[arg(long, default_value = "all", value_name = "KIND", verbatim_doc_comment)]
         apply_to: String,
-        /// Set an operator policy, which bounds what others say
+        /// Set an operator policy, which bounds the others
         #[arg(long)]
         operator: bool,
         #[command(flatten)]
@@ -186,30 +187,36 @@ pub(crate) struct RouteArguments {
     /// Virtual host
     #[arg(long, value_name = "NAME", default_value = "/")]
     pub(crate) vhost: String,
-    /// Exchange that the message is published to; the default exchange has no name
-    #[arg(long, value_name = "NAME", default_value = "")]
+    /// Exchange to publish to; the default has no name
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub(crate) exchange: String,
     /// Routing key
     #[arg(long, value_name = "KEY", default_value = "", conflicts_with = "keys")]
     pub(crate) key: String,
-    /// A routing key in each line, - for standard input: tells of each whether it
-    /// reaches a queue. EXCHANGE and a tab before the key name another exchange
+    /// A routing key in each line, - for standard input:
+    /// tells of each whether it reaches a queue. Before
+    /// the key may stand another exchange and a tab
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     pub(crate) keys: Option<PathBuf>,
-    /// A header with a text, or NAME:=JSON with another value: retries:=5,
-    /// urgent:=true, seen:=null; may be given again
+    /// A header with a text, or NAME:=JSON with another
+    /// value: retries:=5, seen:=null; again for more
     #[arg(long = "header", value_name = "NAME=VALUE", verbatim_doc_comment)]
     pub(crate) headers: Vec<String>,
     #[arg(
         long = "property",
         value_name = "NAME=VALUE",
-        help = "A property: message_id, correlation_id or timestamp; may be given again"
+        help = "message_id, correlation_id or timestamp"
     )]
     pub(crate) properties: Vec<String>,
-    /// A further routing key, as the CC header has it; may be given again
+    /// A further routing key, as CC has it
     #[arg(long, value_name = "KEY")]
     pub(crate) cc: Vec<String>,
-    /// Exported definitions (JSON), in place of a running server
+    /// Definitions (JSON), in place of a running server
     #[arg(long, value_name = "FILE")]
     pub(crate) definitions: Option<PathBuf>,
     /// The server's data folder

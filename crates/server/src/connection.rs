@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use menzil_amqp::{
-    Action, AuthError, CloseReason, Inbound, OpenError, Outbound, Outgoing, Sink as _,
+    Action, AuthError, CloseReason, Inbound, OpenError, Outbound, Outgoing, Sink as _, Violation,
 };
 use menzil_model::{ConnectionId, Escaped, Name};
 use tokio::io::{AsyncRead as _, ReadBuf};
@@ -485,6 +485,12 @@ impl Connection {
     fn report(&self, end: &End) {
         let (level, why): (fn(&str, &[log::Field<'_>]), String) = match end {
             End::Closed(CloseReason::Closed) => (log::debug, "closed by the client".to_owned()),
+            End::Closed(CloseReason::Refused(violation)) => {
+                (log::info, told("refused in the handshake", violation))
+            }
+            End::Closed(CloseReason::Violated(violation)) => {
+                (log::info, told("violated the protocol", violation))
+            }
             End::Closed(reason) => (log::info, format!("{reason:?}")),
             End::PeerGone(why) => (log::debug, why.clone()),
         };
@@ -529,6 +535,12 @@ fn entropy() -> u128 {
     // The system has randomness, or it would have had none for the passwords at the start.
     let _ = getrandom::fill(&mut bytes);
     u128::from_ne_bytes(bytes)
+}
+
+/// What a client did wrong, in the words that it was told.
+fn told(what: &str, violation: &Violation) -> String {
+    let (code, detail) = (violation.code, Escaped(&violation.detail));
+    format!("{what}: {} {} - {detail}", code.number(), code.name())
 }
 
 const STOP_TEXT: &str = "broker forced connection closure with reason 'shutdown'";

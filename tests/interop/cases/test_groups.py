@@ -156,3 +156,24 @@ def test_a_group_header_is_a_text(conn, name, bystander):
     conn.send(channel, "queue.declare", queue=queue, durable=True, arguments={"x-group-header": 5})
     conn.expect_close(channel, 406, f"PRECONDITION_FAILED - invalid arg 'x-group-header' for queue '{queue}' in vhost "
                                     "'/': {unacceptable_type,signedint}")
+
+
+def test_what_waited_to_be_tried_again_goes_on_with_its_group(conn, connect, name):
+    queue = name()
+    on = confirmed(conn)
+    declare(conn, on, queue, arguments={
+        "x-group-header": "account", "x-delayed-retry-type": "all", "x-delayed-retry-min": 50})
+    channel = consumer(conn, queue)
+    for number in range(30):
+        publish(conn, on, queue, b"%d" % number, number % 5)
+    settled, refused = set(), set()
+    while len(settled) < 30:
+        got = conn.expect(channel, "basic.deliver")
+        number = int(got.body)
+        if number % 3 == 0 and number not in refused:
+            refused.add(number)
+            conn.send(channel, "basic.nack", delivery_tag=got.delivery_tag, requeue=True)
+        else:
+            settled.add(number)
+            conn.send(channel, "basic.ack", delivery_tag=got.delivery_tag)
+    conn.call(on, "queue.delete", queue=queue)

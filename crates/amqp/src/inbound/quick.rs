@@ -14,7 +14,7 @@ use menzil_model::{ChannelId, DeliveryTag};
 use super::channel::{BODY_BYTES_CAP, Slot};
 use super::{Inbound, Phase};
 use crate::action::Sink;
-use crate::frame::{BODY, FRAME_END, FRAME_HEADER_BYTES, HEADER, METHOD};
+use crate::frame::{BODY, FRAME_END, FRAME_HEADER_BYTES, HEADER, METHOD, payload_bytes_max};
 
 impl Inbound {
     /// Handles one of the usual units at the start of the input and returns its length.
@@ -180,7 +180,7 @@ fn frame<'a>(reader: &mut Reader<'a>, kind: u8, bytes_max: u32) -> Option<(u16, 
         reader.bytes(FRAME_HEADER_BYTES).ok()?.try_into().ok()?;
     let [found, c0, c1, s0, s1, s2, s3] = *start;
     let size = u32::from_be_bytes([s0, s1, s2, s3]);
-    if found != kind || size > bytes_max {
+    if found != kind || size > payload_bytes_max(kind, bytes_max) {
         return None;
     }
     let (end, payload) = reader.bytes(size as usize + 1).ok()?.split_last()?;

@@ -2,6 +2,10 @@
 //! journal still has them here. They wait for their message to be read, or for a queue that
 //! refused it.
 //!
+//! What was refused stands apart, so that one full queue holds nothing back that goes elsewhere.
+//! From time to time the first of it is tried: if that is taken, all of it goes before the others
+//! again, in its order.
+//!
 //! Most that wait are few: what expires or is over a limit stays ready, and is not delivered,
 //! until there is room. What consumers reject always finds room, as it was out before.
 
@@ -15,8 +19,14 @@ use crate::death::Reason;
 #[derive(Debug, Default)]
 pub(crate) struct Dying {
     line: VecDeque<(Sequence, Reason)>,
+    /// Those that were refused.
+    refused_line: VecDeque<(Sequence, Reason)>,
+    /// The front one is the first of those that were refused.
+    is_trial: bool,
     /// None is tried before, in milliseconds since 1970.
     retry_at: Option<u64>,
+    /// As that, for what was refused last, if the others are gone before.
+    retry_later: u64,
     /// How many in a row were refused.
     refused: usize,
 }
@@ -32,11 +42,11 @@ impl Dying {
             Some(_) => REFUSED_MAX,
             None => Self::MAX,
         };
-        most.saturating_sub(self.line.len())
+        most.saturating_sub(self.len())
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.line.len()
+        self.line.len() + self.refused_line.len()
     }
 
     pub(crate) fn push(&mut self, sequence: Sequence, reason: Reason) {
@@ -52,15 +62,27 @@ impl Dying {
     pub(crate) fn pop(&mut self) {
         self.line.pop_front();
         self.refused = 0;
+        if std::mem::take(&mut self.is_trial) {
+            self.refused_line.append(&mut self.line);
+            std::mem::swap(&mut self.line, &mut self.refused_line);
+        }
+        if self.line.is_empty() && !self.refused_line.is_empty() {
+            self.retry_at = Some(self.retry_later);
+        }
     }
 
-    /// It was refused and goes behind the others. True where enough were to wait for a while.
+    /// It was refused and stands apart. True where enough were to wait for a while.
     pub(crate) fn put_off(&mut self, retry_at: u64) -> bool {
         if let Some(refused) = self.line.pop_front() {
-            self.line.push_back(refused);
+            if std::mem::take(&mut self.is_trial) {
+                self.refused_line.push_front(refused);
+            } else {
+                self.refused_line.push_back(refused);
+            }
         }
         self.refused += 1;
-        if self.refused >= self.line.len().min(REFUSED_AT_ONCE) {
+        self.retry_later = retry_at;
+        if self.line.is_empty() || self.refused >= REFUSED_AT_ONCE {
             self.refused = 0;
             self.retry_at = Some(retry_at);
         }
@@ -75,7 +97,7 @@ impl Dying {
     /// Whether they may be tried now.
     pub(crate) fn is_due(&mut self, now: u64) -> bool {
         if self.retry_at.is_some_and(|at| at <= now) {
-            self.retry_at = None;
+            self.retry();
         }
         self.retry_at.is_none()
     }
@@ -83,11 +105,18 @@ impl Dying {
     /// A queue that refused has room again.
     pub(crate) fn retry(&mut self) {
         self.retry_at = None;
+        if !self.is_trial
+            && let Some(first) = self.refused_line.pop_front()
+        {
+            self.line.push_front(first);
+            self.is_trial = true;
+        }
     }
 
     /// In the order of their turns.
     pub(crate) fn sequences(&self) -> impl Iterator<Item = Sequence> + '_ {
-        self.line.iter().map(|(sequence, _)| *sequence)
+        let all = self.line.iter().chain(&self.refused_line);
+        all.map(|(sequence, _)| *sequence)
     }
 }
 
@@ -96,3 +125,60 @@ const REFUSED_AT_ONCE: usize = 32;
 
 /// Entries that wait for a queue that refuses them.
 const REFUSED_MAX: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tries all that may be tried, and returns what was taken.
+    fn try_all(dying: &mut Dying, now: u64, takes: impl Fn(u64) -> bool) -> Vec<u64> {
+        let mut taken = Vec::new();
+        while dying.is_due(now)
+            && let Some((sequence, _)) = dying.front()
+        {
+            if takes(sequence.0) {
+                taken.push(sequence.0);
+                dying.pop();
+            } else {
+                dying.put_off(now + 10);
+            }
+        }
+        taken
+    }
+
+    fn with(count: u64) -> Dying {
+        let mut dying = Dying::default();
+        for sequence in 0..count {
+            dying.push(Sequence(sequence), Reason::Expired);
+        }
+        dying
+    }
+
+    #[test]
+    fn what_was_refused_goes_first_when_it_is_taken_again() {
+        for rounds in 0..8 {
+            let mut dying = with(100);
+            for round in 0..rounds {
+                assert!(try_all(&mut dying, round * 10, |_| false).is_empty());
+            }
+            let all: Vec<u64> = (0..100).collect();
+            assert_eq!(try_all(&mut dying, rounds * 10, |_| true), all);
+            assert_eq!(dying.len(), 0);
+        }
+    }
+
+    #[test]
+    fn a_full_queue_holds_nothing_back_that_goes_elsewhere() {
+        let mut dying = with(100);
+        let mut taken = Vec::new();
+        for round in 0..20 {
+            taken.extend(try_all(&mut dying, round * 10, |sequence| sequence >= 50));
+        }
+        assert_eq!(taken, (50..100).collect::<Vec<u64>>());
+        assert_eq!(dying.len(), 50);
+        assert_eq!(
+            try_all(&mut dying, 1000, |_| true),
+            (0..50).collect::<Vec<u64>>()
+        );
+    }
+}

@@ -385,6 +385,16 @@ impl Queue {
         is_back
     }
 
+    /// Makes entries ready that came back and waited long enough, no more than so many.
+    pub(crate) fn end_delays(&mut self, now: u64, most: usize) {
+        let groups = &mut self.groups;
+        self.index.end_delays(now, most, |sequence| {
+            if let Some(groups) = groups {
+                groups.came(sequence);
+            }
+        });
+    }
+
     /// Whether it has a length limit.
     pub(crate) fn is_limited(&self) -> bool {
         self.settings.length_max.is_some() || self.settings.bytes_max.is_some()

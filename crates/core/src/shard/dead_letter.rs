@@ -170,13 +170,13 @@ impl Shard {
             let Some(dying) = queue.dying.as_deref_mut() else {
                 return moved;
             };
+            if !dying.is_due(turn.now) {
+                return moved;
+            }
             let Some((sequence, reason)) = dying.front() else {
                 queue.dying = None;
                 return moved;
             };
-            if !dying.is_due(turn.now) {
-                return moved;
-            }
             if !self.letters.has_room() {
                 if !self.letters.behind.contains(&id) {
                     self.letters.behind.push(id);

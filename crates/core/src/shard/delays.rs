@@ -71,6 +71,8 @@ pub struct Stray {
     pub due_at: u64,
     /// Bytes of its body.
     pub body_bytes: u64,
+    /// A queue refused it; none was found where not.
+    pub refused: bool,
 }
 
 impl Queue {
@@ -169,7 +171,11 @@ impl Shard {
         }
         let mut pending = Pending::default();
         let intake = self.intake(turn, &held, false, &mut pending);
-        self.counters.refused += u64::from(intake.refused_by.is_some());
+        if intake.refused_by.is_some() {
+            // Its publisher has its confirm, and nobody else is there to be told.
+            self.counters.refused += 1;
+            self.note_stray(id, item, message, true);
+        }
         self.counters.routed += u64::from(intake.reaches_a_queue());
         self.counters.undelayed += 1;
         self.refuse_letters(&intake.dead_letters, &held.message);
@@ -232,16 +238,21 @@ impl Shard {
     fn drop_stray(&mut self, turn: &mut Turn<'_>, id: QueueId, item: Item, message: &Message) {
         self.counters.undelayed += 1;
         self.counters.unroutable_delayed += 1;
+        self.note_stray(id, item, message, false);
+        let settled = settled(id, item.sequence, Why::Acknowledged);
+        self.record_lazy(turn.log, settled, item.durable);
+    }
+
+    fn note_stray(&mut self, id: QueueId, item: Item, message: &Message, refused: bool) {
         if self.strays.len() < STRAYS_MAX {
             self.strays.push(Stray {
                 exchange: self.exchange_of_store(id),
                 routing_key: Name::cut(message.routing_key()),
                 due_at: time_of(item.sequence),
                 body_bytes: item.extent.body_bytes,
+                refused,
             });
         }
-        let settled = settled(id, item.sequence, Why::Acknowledged);
-        self.record_lazy(turn.log, settled, item.durable);
     }
 
     fn exchange_of_store(&self, id: QueueId) -> Name {
@@ -249,7 +260,8 @@ impl Shard {
         queue.map_or_else(Name::empty, |queue| queue.definition.name.clone())
     }
 
-    /// Delayed messages that found no queue since the last call, no more than some.
+    /// Delayed messages that found no queue, or one that refused them, since the last call; no more
+    /// than some.
     pub fn take_strays(&mut self) -> Vec<Stray> {
         std::mem::take(&mut self.strays)
     }

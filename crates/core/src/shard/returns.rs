@@ -71,7 +71,7 @@ impl Shard {
         if let Some(queue) = self.queues.at_mut(place, id)
             && queue.index.has_delayed()
         {
-            queue.index.end_delays(now, READY_AT_ONCE);
+            queue.end_delays(now, READY_AT_ONCE);
         }
     }
 }

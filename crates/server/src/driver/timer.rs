@@ -53,8 +53,13 @@ fn do_what_is_due(node: &Node, shard: &ShardDriver, told_ms: &mut u64) -> u64 {
         *told_ms = now_ms;
     }
     for stray in strays.iter().take(TOLD_AT_ONCE) {
+        let what = if stray.refused {
+            "a queue refused a delayed message when it was due"
+        } else {
+            "a delayed message found no queue when it was due"
+        };
         log::warn(
-            "a delayed message found no queue when it was due",
+            what,
             &[
                 ("virtual_host", &shard.name),
                 ("exchange", &stray.exchange),

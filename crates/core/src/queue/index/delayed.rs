@@ -80,7 +80,7 @@ impl Index {
     }
 
     /// Makes entries ready whose time has come, at most so many.
-    pub(crate) fn end_delays(&mut self, now: u64, most: usize) {
+    pub(crate) fn end_delays(&mut self, now: u64, most: usize, mut each: impl FnMut(Sequence)) {
         for _ in 0..most {
             let Some(delayed) = self.delayed.as_deref_mut() else {
                 return;
@@ -95,6 +95,7 @@ impl Index {
                     let sequence = *sequence;
                     if let Some(held) = delayed.remove(sequence) {
                         self.make_ready(held);
+                        each(sequence);
                     }
                 }
             }
