@@ -231,7 +231,7 @@ class Features(Generator):
     def quorum(self):
         """Delivery counts and limits, delayed retry, dead letters of quorum queues; one message held at a time."""
         rng = self.rng
-        self.waits |= {"pause": 0.3, "quiet": 3, "breath": 0.05}
+        self.waits |= {"pause": 0.12, "quiet": 3, "breath": 0.03}
         arguments = {"x-queue-type": "quorum"}
         if self.flag(0.7):
             arguments["x-delivery-limit"] = rng.choice([0, 1, 2, -1, 3])

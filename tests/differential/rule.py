@@ -16,7 +16,7 @@ the end of a connection. Set aside:
   - the order of what a lost connection held unacknowledged, when another consumer gets it at once: RabbitMQ's channels
     give back independently of each other;
   - message counts within a pipeline, which RabbitMQ reads while its publishes are on their way;
-  - timing: there is none; a step is over when barriers say so.
+  - timing: there is none; a step is over when barriers say so, and where it differs they are asked three times more.
 """
 
 import json
