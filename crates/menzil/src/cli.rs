@@ -120,7 +120,7 @@ pub(crate) enum PolicyCommand {
         /// The highest one that matches applies
         #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         priority: i64,
-        /// all, exchanges, queues, classic_queues, quorum_queues or streams
+        /// `all`, `exchanges`, `queues`, `classic_queues`, `quorum_queues` or `streams`
         #[arg(long, default_value = "all")]
         apply_to: String,
         /// Set an operator policy, which bounds what others say

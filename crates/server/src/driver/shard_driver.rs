@@ -67,8 +67,15 @@ impl ShardDriver {
             state,
             log: ShardLog::new(&node.journal, self.id),
             open: Open::default(),
-            hands_over: false,
         }
+    }
+
+    /// Lets whoever waits for the shard have it, before this thread asks for it again.
+    ///
+    /// It is taken with nothing else in hand: who gets it may need the journal, which a batch
+    /// holds until it ends.
+    pub(crate) fn give_way(&self) {
+        MutexGuard::unlock_fair(self.state.lock());
     }
 
     /// What there is, in numbers.
@@ -130,8 +137,6 @@ pub(crate) struct Batch<'a> {
     now_ms: u64,
     log: ShardLog<'a>,
     open: Open,
-    /// Whoever waits for the shard gets it before this thread may have it again.
-    hands_over: bool,
     state: MutexGuard<'a, State>,
 }
 
@@ -281,11 +286,6 @@ impl<'a> Batch<'a> {
         self.state.shard.deadline().unwrap_or(u64::MAX)
     }
 
-    /// Ends the batch of a thread that will soon want another one.
-    pub(crate) fn hand_over(mut self) {
-        self.hands_over = true;
-    }
-
     /// Stops reading from a connection one of whose channels waits for the journal.
     pub(crate) fn park(&mut self, link: &Arc<Link>) {
         if self.state.shard.parked_bytes(link.id).is_some()
@@ -323,9 +323,6 @@ impl Drop for Batch<'_> {
         if deadline < self.state.armed {
             self.state.armed = deadline;
             self.driver.timer.notify_one();
-        }
-        if self.hands_over {
-            MutexGuard::bump(&mut self.state);
         }
     }
 }

@@ -46,7 +46,8 @@ fn do_what_is_due(node: &Node, shard: &ShardDriver, told_ms: &mut u64) -> u64 {
     } else {
         Vec::new()
     };
-    batch.hand_over();
+    drop(batch);
+    shard.give_way();
     node.flush(&mut touched);
     if !strays.is_empty() {
         *told_ms = now_ms;
