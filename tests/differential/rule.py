@@ -16,7 +16,7 @@ the end of a connection. Set aside:
   - the order of what a lost connection held unacknowledged, when another consumer gets it at once: RabbitMQ's channels
     give back independently of each other;
   - message counts within a pipeline, which RabbitMQ reads while its publishes are on their way;
-  - timing: there is none; a step is over when barriers say so.
+  - timing: there is none; a step is over when barriers say so, and where it differs they are asked three times more.
 """
 
 import json
@@ -65,7 +65,8 @@ def canonical(seen):
 class Allowed:
     """The deliberate differences: regular expressions over the step, over any step up to it ("earlier"), and
     over what side a (RabbitMQ) and side b (Menzil) said at one place, in conversations about some "features"
-    or in all; where "aside" is given, both say the same but for what it matches. Without "continue" the conversation ends there."""
+    or in all; where "aside" is given, both say the same but for what it matches; where "elsewhere" is true, both
+    delivered the same in this step, but to other consumers. Without "continue" the conversation ends there."""
 
     def __init__(self, path):
         self.rules = json.loads(path.read_text()) if path else []
@@ -73,15 +74,23 @@ class Allowed:
             for key in ("step", "a", "b", "earlier"):
                 rule[key] = re.compile(rule.get(key, ""), re.DOTALL)
 
-    def rule(self, feature, steps, texts_a, texts_b):
+    def rule(self, feature, steps, texts_a, texts_b, same_delivered=False):
         """(id, whether the conversation may go on) of the rule that covers this difference, or None."""
         for rule in self.rules:
             aside = rule.get("aside")
+            if rule.get("elsewhere") and not same_delivered:
+                continue
             if aside and re.sub(aside, "", texts_a) != re.sub(aside, "", texts_b):
                 continue
             if feature in rule.get("features", [feature]) and any(map(rule["earlier"].search, steps)) and rule["step"].search(steps[-1]) and rule["a"].search(texts_a) and rule["b"].search(texts_b):
                 return rule["id"], rule.get("continue", False)
         return None
+
+
+def delivered(seen):
+    """What came to consumers in one step, whoever and wherever they are."""
+    events = (event for events in seen.values() for event in events if event[0] == "basic.deliver")
+    return sorted(" ".join(str(arg) for arg in event[2:] if not str(arg).startswith("delivery_tag=")) for event in events)
 
 
 def differences(seen_a, seen_b):
