@@ -109,6 +109,11 @@ impl<'a> Notes<'a> {
         std::iter::from_fn(move || reader.long_string().ok())
     }
 
+    /// Whether the message is a dead letter.
+    pub(crate) fn is_letter(&self) -> bool {
+        self.is_history
+    }
+
     /// Whether the message has died before and does not say where.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost

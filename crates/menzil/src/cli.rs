@@ -24,7 +24,10 @@ pub(crate) enum Command {
     /// Set, clear and list the policies of a running server
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Bring exchanges, queues, bindings and policies into a server
+    /// List and cancel messages that wait until they are due
+    #[command(subcommand)]
+    Delays(DelaysCommand),
+    /// Import exchanges, queues, bindings and policies
     #[command(subcommand)]
     Definitions(DefinitionsCommand),
     /// Tell where messages would go, and why
@@ -51,7 +54,7 @@ pub(crate) struct ServerArguments {
     /// AMQP 0-9-1 at HOST:PORT (port 0 picks one), or off
     #[arg(long, value_name = "ADDR")]
     pub(crate) amqp: Option<String>,
-    /// RabbitMQ definitions (JSON) to import at the start
+    /// RabbitMQ's JSON, imported before the first client
     #[arg(long, value_name = "FILE")]
     pub(crate) definitions: Option<String>,
     /// error, warn, info or debug
@@ -153,6 +156,44 @@ pub(crate) enum PolicyCommand {
         /// An exchange, not a queue
         #[arg(long)]
         exchange: bool,
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DelaysCommand {
+    /// Print what waits, in the order in which it is due
+    List {
+        /// Only this exchange
+        #[arg(long, value_name = "NAME")]
+        exchange: Option<String>,
+        /// Messages to print
+        #[arg(long, value_name = "N", default_value_t = 100,
+              value_parser = clap::value_parser!(u64).range(1..=1000))]
+        limit: u64,
+        /// Begin behind the message of that number
+        #[arg(long, value_name = "ID", default_value_t = 0)]
+        after: u64,
+        /// A line of JSON for each message, for programs
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Take messages back, which then never come
+    ///
+    /// That is on disk when the command ends. Ends with 1 if one of them does not
+    /// wait there, because it has gone on or was cancelled before; the others are
+    /// cancelled all the same.
+    #[command(verbatim_doc_comment)]
+    Cancel {
+        /// The exchange in which they wait
+        #[arg(long, value_name = "NAME")]
+        exchange: String,
+        /// Their numbers
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<u64>,
         #[command(flatten)]
         which: Which,
     },

@@ -1,5 +1,5 @@
-//! Questions to a running server over the socket in its data folder: `menzil policy`,
-//! `menzil definitions`.
+//! Questions to a running server over the socket in its data folder, and `menzil policy` and
+//! `menzil definitions`, which ask.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -86,14 +86,14 @@ pub(crate) fn definitions(command: &DefinitionsCommand) -> Result<(), Failure> {
 }
 
 /// A line for each element.
-fn print_each(list: Option<&Value>) {
+pub(crate) fn print_each(list: Option<&Value>) {
     for one in list.and_then(Value::as_array).into_iter().flatten() {
         print(&format!("{one}\n"));
     }
 }
 
 /// The answer to a question, or the server's reason to refuse it.
-fn asked(data_dir: &Path, word: &str, content: &[u8]) -> Result<Value, Failure> {
+pub(crate) fn asked(data_dir: &Path, word: &str, content: &[u8]) -> Result<Value, Failure> {
     let question = format!("{word} {}", content.len());
     let answer = ask(data_dir, &question, content)?;
     let value: Value = serde_json::from_str(&answer)

@@ -2,6 +2,7 @@
 
 mod cli;
 mod control;
+mod delays;
 mod explain;
 mod hash_password;
 mod journal;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         cli::Command::Bench(arguments) => bench(arguments.words),
         cli::Command::Stats(arguments) => stats::run(&arguments),
         cli::Command::Policy(command) => control::policy(&command),
+        cli::Command::Delays(command) => delays::run(&command),
         cli::Command::Definitions(command) => control::definitions(&command),
         cli::Command::Explain(command) => explain::run(&command),
         cli::Command::Journal(command) => journal::run(&command),

@@ -1,6 +1,6 @@
 //! `menzil stats`: asks a running server over its socket.
 
-mod tables;
+pub(crate) mod tables;
 
 use serde_json::Value;
 

@@ -17,13 +17,20 @@ use serde_json::{Value, json};
 use crate::definitions::{self, PolicyParts};
 use crate::driver::Node;
 use crate::driver::shard_driver::{ShardDriver, Touched};
-use crate::{log, stats};
+use crate::{delays, log, stats};
 
 /// The most bytes of a question's content.
 pub(crate) const CONTENT_BYTES_MAX: usize = 256 << 20;
 
 /// The words that have content.
-const WITH_CONTENT: [&str; 4] = ["set-policy", "clear-policy", "effective", "import"];
+const WITH_CONTENT: [&str; 6] = [
+    "set-policy",
+    "clear-policy",
+    "effective",
+    "import",
+    "delays",
+    "cancel-delays",
+];
 
 /// How many bytes of content follow a question.
 pub(crate) fn length_of(word: &str, rest: &str) -> usize {
@@ -44,9 +51,11 @@ pub(crate) fn answer(node: &Node, word: &str, rest: &str, content: &[u8]) -> Val
         "clear-policy" => read(content).and_then(|asked| clear_policy(node, &asked)),
         "effective" => read(content).and_then(|asked| effective(node, &asked)),
         "import" => import(node, content),
+        "delays" => read(content).and_then(|asked| delays::list(node, &asked)),
+        "cancel-delays" => read(content).and_then(|asked| delays::cancel(node, &asked)),
         _ => Err(format!(
-            "ask for stats, definitions, policies, set-policy, clear-policy, effective or import, \
-             not {word:?}"
+            "ask for stats, definitions, policies, set-policy, clear-policy, effective, import, \
+             delays or cancel-delays, not {word:?}"
         )),
     };
     done.unwrap_or_else(|error| json!({ "error": error }))
@@ -62,7 +71,8 @@ fn import(node: &Node, content: &[u8]) -> Result<Value, String> {
     Ok(json!({ "new": imported.new, "kept": imported.kept }))
 }
 
-fn slash() -> String {
+/// The virtual host of who names none.
+pub(crate) fn slash() -> String {
     "/".to_owned()
 }
 
@@ -94,7 +104,7 @@ struct EffectiveOf {
     exchange: Option<String>,
 }
 
-fn shard<'a>(node: &'a Node, vhost: &str) -> Result<&'a Arc<ShardDriver>, String> {
+pub(crate) fn shard<'a>(node: &'a Node, vhost: &str) -> Result<&'a Arc<ShardDriver>, String> {
     definitions::find(&node.shards, vhost).ok_or_else(|| definitions::unknown(vhost))
 }
 

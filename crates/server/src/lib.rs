@@ -8,6 +8,7 @@ pub mod config;
 mod connection;
 mod control;
 mod definitions;
+mod delays;
 mod driver;
 mod executor;
 mod listener;

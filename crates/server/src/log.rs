@@ -146,7 +146,7 @@ fn as_json(time: &str, level: LogLevel, message: &str, fields: &[Field<'_>]) -> 
 }
 
 /// `2026-11-30T16:10:14.123Z`, from the days since 1970 by the civil calendar.
-fn timestamp(millis: u64) -> String {
+pub(crate) fn timestamp(millis: u64) -> String {
     let (days, of_day) = (millis / 86_400_000, millis % 86_400_000);
     // Years start in March, so that the leap day is the last of one; eras have 400 years.
     let days = days + 719_468;

@@ -61,7 +61,7 @@ fn a_lost_overflow_is_caught() {
 
 #[test]
 fn a_group_in_two_records_is_caught() {
-    is_caught(Sabotage::GroupSplit, 186, 900, "length limit dropped");
+    is_caught(Sabotage::GroupSplit, 157, 400, "length limit dropped");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_missing_part_of_a_body_is_caught() {
 
 #[test]
 fn a_lost_purge_is_caught() {
-    is_caught(Sabotage::PurgeLost, 30, 600, "resurrected");
+    is_caught(Sabotage::PurgeLost, 18, 700, "resurrected");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_lost_expiry_is_caught() {
 
 #[test]
 fn a_failed_sync_that_is_ignored_is_caught() {
-    is_caught(Sabotage::FailedSyncIgnored, 60, 500, "lost");
+    is_caught(Sabotage::FailedSyncIgnored, 158, 600, "lost");
 }
 
 #[test]

@@ -210,6 +210,8 @@ impl Shard {
             return None;
         }
         let ttl = properties.expiration.map(parse_expiration).transpose();
+        // A publish that waited comes to its queues for the first time, a dead letter does not.
+        let is_moved = Notes::of(message).is_letter();
         let message = match &rewritten {
             Some(properties) => Message::new(
                 &Name::cut(message.exchange()),
@@ -229,7 +231,7 @@ impl Shard {
             targets: queues,
             unroutable: false,
             delay: 0,
-            is_moved: false,
+            is_moved,
             replies: Vec::new(),
         })
     }

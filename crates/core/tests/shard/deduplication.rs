@@ -6,9 +6,10 @@ use menzil_core::{
     Command, Effect, Output, Publish, QueueCounters, Rejection, Reply, Request, Shard,
     ShardSettings,
 };
-use menzil_model::{DeliveryTag, Fact, Properties, Table, TableBuilder, Value};
+use menzil_model::{DeliveryTag, Fact, Properties, Table, Value};
 use proptest::prelude::*;
 
+use crate::stores::check_references;
 use crate::support::{Seen, World, arguments, key, name, references_of};
 
 /// What a message is published with.
@@ -16,6 +17,7 @@ use crate::support::{Seen, World, arguments, key, name, references_of};
 struct Mail<'a> {
     id: Option<&'a str>,
     header: Option<Value<'a>>,
+    delay: Option<i32>,
     persistent: bool,
     mandatory: bool,
 }
@@ -25,6 +27,7 @@ impl<'a> Mail<'a> {
         Self {
             id: Some(id),
             header: None,
+            delay: None,
             persistent: true,
             mandatory: false,
         }
@@ -37,6 +40,13 @@ impl<'a> Mail<'a> {
         }
     }
 
+    fn delayed(self, milliseconds: i32) -> Self {
+        Self {
+            delay: Some(milliseconds),
+            ..self
+        }
+    }
+
     fn transient(self) -> Self {
         Self {
             persistent: false,
@@ -45,9 +55,10 @@ impl<'a> Mail<'a> {
     }
 
     fn publish(&self, exchange: &str, routing_key: &str, body: &str) -> Request {
-        let headers = self
-            .header
-            .map(|value| TableBuilder::new().field("key", value).build());
+        let delay = self.delay.map(|delay| ("x-delay", Value::I32(delay)));
+        let headers = self.header.map(|value| ("key", value));
+        let headers: Vec<_> = headers.into_iter().chain(delay).collect();
+        let headers = (!headers.is_empty()).then(|| arguments(&headers));
         let properties = Properties {
             delivery_mode: Some(if self.persistent { 2 } else { 1 }),
             message_id: self.id.map(str::as_bytes),
@@ -420,6 +431,66 @@ fn a_message_that_comes_back_through_a_retry_queue_is_no_duplicate_of_itself() {
     send(&mut world, Mail::id("a"), "again");
     assert_eq!(world.drain("once"), ["a"]);
     assert_eq!(counters(&world, "once").deduplicated, 1);
+}
+
+/// An exchange `later` that delays what goes to the queue `once`.
+fn declare_later(world: &mut World) {
+    let delays = arguments(&[("x-delayed", Value::Bool(true))]);
+    world.declare_exchange("later", "fanout", delays);
+    world.bind("once", "later", "");
+}
+
+#[test]
+fn a_delayed_publish_is_compared_when_it_is_due() {
+    let mut world = world(&[]);
+    declare_later(&mut world);
+    for (milliseconds, body) in [(10, "first"), (20, "sent again")] {
+        let mail = Mail::id("a").delayed(milliseconds);
+        world.request(key(1, 1), mail.publish("later", "", body));
+    }
+    world.tick(9);
+    assert_eq!(counters(&world, "once").deduplicated, 0);
+    world.tick(1);
+    send(&mut world, Mail::id("a"), "again at once");
+    assert_eq!(counters(&world, "once").deduplicated, 1);
+    world.restart();
+    world.confirm_select();
+    world.tick(10);
+    assert_eq!(counters(&world, "once").deduplicated, 1, "since the start");
+    assert_eq!(world.drain("once"), ["first"]);
+    assert_eq!(world.shard.delays()[0].count, 0);
+    check_references(&world);
+}
+
+#[test]
+fn a_dead_letter_that_waits_on_its_way_back_is_not_its_own_duplicate() {
+    let mut world = world(&[("x-dead-letter-exchange", Value::LongString(b"later"))]);
+    declare_later(&mut world);
+    send(&mut world, Mail::id("a").delayed(10), "a");
+    let rejected = |world: &mut World| {
+        let tag = match world.get("once")[..] {
+            [Seen::Got { tag, .. }] => tag,
+            ref other => panic!("{other:?}"),
+        };
+        let reject = Request::Reject {
+            delivery_tag: DeliveryTag(tag),
+            multiple: false,
+            requeue: false,
+            method: Rejection::Reject,
+        };
+        world.request(key(1, 1), reject);
+    };
+    rejected(&mut world);
+    assert_eq!(world.shard.delays()[0].count, 1);
+    world.restart();
+    world.confirm_select();
+    world.tick(10);
+    // Its delay is over: this time it comes back at once.
+    rejected(&mut world);
+    send(&mut world, Mail::id("a"), "again");
+    assert_eq!(world.drain("once"), ["a"]);
+    assert_eq!(counters(&world, "once").deduplicated, 1);
+    check_references(&world);
 }
 
 #[test]

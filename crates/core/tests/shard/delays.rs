@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::stores::check_references;
 use crate::support::{Seen, World, arguments, body_of, key, name, references_of};
 use bytes::Bytes;
 use menzil_core::{ExchangeBind, Output, Publish, Refusal, Reply, Request, ShardSettings};
@@ -58,11 +59,6 @@ fn delay(milliseconds: i64) -> Table {
     TableBuilder::new()
         .field("x-delay", Value::I64(milliseconds))
         .build()
-}
-
-fn check_references(world: &World) {
-    let needed = references_of(&world.shard, world.log.records.len());
-    assert_eq!(world.log.references, needed);
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn queue_table(queues: &[&Fields]) -> String {
                 .filter_map(|column| column.get(at).cloned())
                 .collect()
         };
-        aligned(&rows.map(row).collect::<Vec<_>>())
+        aligned(&rows.map(row).collect::<Vec<_>>(), &[0])
     });
     tables.collect::<Vec<_>>().join("\n")
 }
@@ -163,8 +163,8 @@ fn blocks(names: &[String], columns: Vec<Vec<String>>) -> Vec<Vec<Vec<String>>> 
     blocks
 }
 
-/// The first column to the left, the others to the right.
-fn aligned(rows: &[Vec<String>]) -> String {
+/// These columns to the left, the others to the right.
+pub(crate) fn aligned(rows: &[Vec<String>], left: &[usize]) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
         widths.resize(widths.len().max(row.len()), 0);
@@ -175,12 +175,13 @@ fn aligned(rows: &[Vec<String>]) -> String {
     let line = |row: &Vec<String>| {
         let mut text = String::new();
         for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-            let _ = if column == 0 {
+            let _ = if left.contains(&column) {
                 write!(text, "  {cell:<width$}")
             } else {
                 write!(text, "  {cell:>width$}")
             };
         }
+        text.truncate(text.trim_end().len());
         text.push('\n');
         text
     };

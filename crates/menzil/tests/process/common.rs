@@ -12,6 +12,7 @@ use menzil_amqp::methods::{
     BasicAck, BasicConsume, BasicConsumeOk, BasicPublish, BasicQos, BasicQosOk, ChannelOpen,
     ConfirmSelect, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk, Method, QueueDeclare,
 };
+use menzil_model::Properties;
 use menzil_model::wire::Writer as _;
 
 /// Longer than anything takes on a machine that is busy with something else.
@@ -234,11 +235,21 @@ impl Client {
 
     /// A persistent message through the default exchange.
     pub(crate) fn publish(&mut self, queue: &str, body: &[u8]) {
+        self.publish_with(("", queue), &Properties::default(), body);
+    }
+
+    /// A persistent message to an exchange with a routing key.
+    pub(crate) fn publish_with(
+        &mut self,
+        (exchange, routing_key): (&str, &str),
+        properties: &Properties<'_>,
+        body: &[u8],
+    ) {
         let mut bytes = Vec::new();
         let publish = Method::BasicPublish(BasicPublish {
             ticket: 0,
-            exchange: b"",
-            routing_key: queue.as_bytes(),
+            exchange: exchange.as_bytes(),
+            routing_key: routing_key.as_bytes(),
             mandatory: false,
             immediate: false,
         });
@@ -247,8 +258,11 @@ impl Client {
             out.put_u16(60);
             out.put_u16(0);
             out.put_u64(body.len() as u64);
-            out.put_u16(0x1000);
-            out.put_u8(2);
+            Properties {
+                delivery_mode: Some(2),
+                ..*properties
+            }
+            .write(out);
         });
         for part in body.chunks(131_072 - 8) {
             write_frame(&mut bytes, frame::BODY, 1, |out| out.put(part));

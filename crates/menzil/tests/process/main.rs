@@ -7,6 +7,8 @@ mod damage;
 #[cfg(test)]
 mod definitions;
 #[cfg(test)]
+mod delays;
+#[cfg(test)]
 mod kill;
 #[cfg(test)]
 mod lifecycle;

@@ -395,6 +395,23 @@ pub fn read_message(
     part: u32,
     chunks: Vec<Bytes>,
 ) -> Result<Arc<Message>, FactError> {
+    let (message, extent) = published_in(record, part)?;
+    if extent.chunks.count == 0 {
+        return Ok(message);
+    }
+    let bytes: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+    if chunks.len() != extent.chunks.count as usize || bytes != extent.body_bytes {
+        return Err(FactError::Invalid("chunks of another body"));
+    }
+    let name = |bytes| Name::new(bytes).ok_or(FactError::Invalid("name"));
+    let (exchange, routing_key) = (name(message.exchange())?, name(message.routing_key())?);
+    let properties = message.properties();
+    let whole = Message::new(&exchange, &routing_key, properties, chunks, 0);
+    Ok(Arc::new(whole.with_notes(message.notes())))
+}
+
+/// The message of a record without a body that is in chunks, and how long it is.
+fn published_in(record: &[u8], part: u32) -> Result<(Arc<Message>, Extent), FactError> {
     let missing = FactError::Invalid("no message in the record");
     let mut fact = Fact::decode(record, Content::Keep)?;
     if let Fact::Group(facts) = fact {
@@ -403,21 +420,13 @@ pub fn read_message(
     let Fact::Published(published) = fact else {
         return Err(missing);
     };
-    let message = published.message.ok_or(missing)?;
-    if published.extent.chunks.count == 0 {
-        return Ok(message);
-    }
-    let bytes: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-    if chunks.len() != published.extent.chunks.count as usize
-        || bytes != published.extent.body_bytes
-    {
-        return Err(FactError::Invalid("chunks of another body"));
-    }
-    let name = |bytes| Name::new(bytes).ok_or(FactError::Invalid("name"));
-    let (exchange, routing_key) = (name(message.exchange())?, name(message.routing_key())?);
-    let properties = message.properties();
-    let whole = Message::new(&exchange, &routing_key, properties, chunks, 0);
-    Ok(Arc::new(whole.with_notes(message.notes())))
+    Ok((published.message.ok_or(missing)?, published.extent))
+}
+
+/// The routing key of the message that [`read_message`] would read, without its chunks.
+pub fn read_routing_key(record: &[u8], part: u32) -> Result<Name, FactError> {
+    let (message, _) = published_in(record, part)?;
+    Name::new(message.routing_key()).ok_or(FactError::Invalid("name"))
 }
 
 /// As [`read_message`] of one whose body is in the record, which mostly is the only fact there.

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-pub use decode::{FactError, read_chunk, read_message, read_short_message};
+pub use decode::{FactError, read_chunk, read_message, read_routing_key, read_short_message};
 pub use keyed::{Keys, MessageKey, SeenKey};
 pub use packed::{Packed, PackedEntries, PackedSummary, StoredEntry};
 pub use packing::Packing;

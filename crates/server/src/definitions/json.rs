@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn each_kind_of_value_has_its_type() {
-        let text = r#"{"a":"t","b":5,"c":1.5,"d":true,"e":null,"f":[1,"x"],"g":{"h":-1}}"#;
+        let text = r#"{"a":"t","b":5,"c":1.5,"d":true,"e":null,"f":[1,"x"],"g":{"h":6},"i":-1}"#;
         let printed = format!("{:?}", table(text).unwrap());
         for part in [
             "LongString",
@@ -77,6 +77,7 @@ mod tests {
             "Bool(true)",
             "Void",
             "Array",
+            "Table",
             "I64(-1)",
         ] {
             assert!(printed.contains(part), "{part} is not in {printed}");

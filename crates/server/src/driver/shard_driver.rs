@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use menzil_core::{
-    ChannelKey, Command, Definition, Definitions, Effective, Frozen, Object, PublishRef,
-    QueueSummary, Refusal, Shard, Summary,
+    ChannelKey, Command, Definition, Definitions, Delay, DelaySummary, Effective, Frozen, Object,
+    PublishRef, QueueSummary, Refusal, Shard, Summary,
 };
 use menzil_journal::{Freeze, Marks};
 use menzil_model::fact::PolicyDefinition;
-use menzil_model::{ConnectionId, DeliveryTag, Map, Name, ShardId};
+use menzil_model::{ConnectionId, DeliveryTag, Map, Name, Sequence, ShardId};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
@@ -101,6 +101,22 @@ impl ShardDriver {
     /// What an exchange or queue is set to.
     pub(crate) fn effective(&self, object: &Object) -> Option<Effective> {
         self.state.lock().shard.effective(object)
+    }
+
+    /// The exchanges that delay; see [`Shard::delays`].
+    pub(crate) fn delays(&self) -> Vec<DelaySummary> {
+        self.state.lock().shard.delays()
+    }
+
+    /// See [`Shard::list_delays`].
+    pub(crate) fn list_delays(
+        &self,
+        exchange: &[u8],
+        after: Sequence,
+        count: usize,
+    ) -> Option<Vec<Delay>> {
+        let state = self.state.lock();
+        state.shard.list_delays(exchange, after, count)
     }
 
     /// Its exchanges, queues and bindings.
@@ -209,6 +225,17 @@ impl<'a> Batch<'a> {
         let (shard, mut outlet, log) = self.parts(touched);
         let done = shard.clear_policy(outlet.now_ms, name, is_operator, log, &mut outlet);
         done.is_some()
+    }
+
+    /// See [`Shard::cancel_delay`]. False where there is no such message.
+    pub(crate) fn cancel_delay(
+        &mut self,
+        exchange: &[u8],
+        number: Sequence,
+        touched: &mut Touched,
+    ) -> bool {
+        let (shard, mut outlet, log) = self.parts(touched);
+        shard.cancel_delay(outlet.now_ms, exchange, number, log, &mut outlet)
     }
 
     /// See [`Shard::is_applying_policies`].
