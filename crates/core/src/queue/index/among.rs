@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use menzil_model::{Message, Sequence};
 
-use super::fetch::{Body, RunMax, find};
+use super::fetch::{Asking, Body, RunMax, find};
 use super::{Held, Index};
 use crate::effect::Wanted;
 use crate::queue::item::Item;
@@ -54,24 +54,16 @@ impl Index {
 
     /// As [`Index::ask`], for these.
     pub(crate) fn ask_for(&mut self, sequences: &[Sequence], max: RunMax) -> Vec<Wanted> {
-        let mut wanted = Vec::new();
-        let mut room = max.bytes;
+        let mut asking = Asking::of(max);
         for sequence in sequences.iter().take(max.messages) {
             let Some(held) = self.held(*sequence) else {
                 continue;
             };
-            if held.content.is_some() || held.asked {
-                continue;
-            }
-            let bytes = held.item.extent.total_bytes;
-            if bytes > room && !wanted.is_empty() {
+            if !asking.ask(held) {
                 break;
             }
-            room = room.saturating_sub(bytes);
-            held.asked = true;
-            wanted.push(held.item.wanted());
         }
-        wanted
+        asking.wanted
     }
 
     /// Lets go of the message of a ready entry, if it can be read again.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use menzil_model::fact::Range;
 use menzil_model::{Message, Sequence};
 
+use super::fetch::Asking;
 use super::{Gone, Index, RunMax};
 use crate::effect::Wanted;
 use crate::queue::item::{Held, Item};
@@ -74,29 +75,17 @@ impl Index {
         dying: impl Iterator<Item = Sequence>,
         max: RunMax,
     ) -> Vec<Wanted> {
-        let mut wanted = Vec::new();
-        let mut room = max.bytes;
+        let mut asking = Asking::of(max);
         for sequence in dying.take(max.messages) {
             let Some(held) = self.unsettled.get_mut(sequence) else {
                 continue;
             };
-            if held.content.is_some() || held.asked {
-                continue;
-            }
-            let bytes = held.item.extent.total_bytes;
-            if bytes > room && !wanted.is_empty() {
+            if !asking.ask(held) {
                 break;
             }
-            room = room.saturating_sub(bytes);
-            held.asked = true;
-            wanted.push(Wanted {
-                sequence,
-                origin: held.item.origin,
-                chunks: held.item.extent.chunks,
-            });
         }
-        self.note_asked(&wanted);
-        wanted
+        self.note_asked(&asking.wanted);
+        asking.wanted
     }
 
     /// Takes in a message of an entry that was taken out.

@@ -54,6 +54,37 @@ pub(crate) struct RunMax {
     pub(crate) below: Sequence,
 }
 
+/// A run of messages that are being asked for.
+pub(super) struct Asking {
+    pub(super) wanted: Vec<Wanted>,
+    room: u64,
+}
+
+impl Asking {
+    pub(super) fn of(max: RunMax) -> Self {
+        Self {
+            wanted: Vec::new(),
+            room: max.bytes,
+        }
+    }
+
+    /// Asks for the message of an entry, if it is not here or asked for. False where the run has
+    /// no room for it.
+    pub(super) fn ask(&mut self, held: &mut Held) -> bool {
+        if held.content.is_some() || held.asked {
+            return true;
+        }
+        let bytes = held.item.extent.total_bytes;
+        if bytes > self.room && !self.wanted.is_empty() {
+            return false;
+        }
+        self.room = self.room.saturating_sub(bytes);
+        held.asked = true;
+        self.wanted.push(held.item.wanted());
+        true
+    }
+}
+
 impl Index {
     /// The next entry to go out, and where its message is.
     #[inline]
@@ -85,8 +116,8 @@ impl Index {
     pub(crate) fn ask(&mut self, max: RunMax) -> Vec<Wanted> {
         let ahead = usize::try_from(self.fetching.left).unwrap_or(usize::MAX);
         self.open_pages(ahead.saturating_add(max.messages));
-        let mut wanted = Vec::with_capacity(self.head.len().min(max.messages));
-        let mut room = max.bytes;
+        let mut asking = Asking::of(max);
+        asking.wanted.reserve(self.head.len().min(max.messages));
         let mut front = self.head.iter_mut().peekable();
         let mut returned = self.returned.values_mut().peekable();
         loop {
@@ -99,23 +130,17 @@ impl Index {
             } else {
                 front.next()
             };
-            let Some(held) = next.filter(|_| wanted.len() < max.messages) else {
+            let Some(held) = next.filter(|_| asking.wanted.len() < max.messages) else {
                 break;
             };
             if held.sequence() >= max.below {
                 break;
             }
-            if held.content.is_some() || held.asked {
-                continue;
-            }
-            let bytes = held.item.extent.total_bytes;
-            if bytes > room && !wanted.is_empty() {
+            if !asking.ask(held) {
                 break;
             }
-            room = room.saturating_sub(bytes);
-            held.asked = true;
-            wanted.push(held.item.wanted());
         }
+        let wanted = asking.wanted;
         self.fetching.underway += u32::from(!wanted.is_empty());
         self.fetching.run = wanted.len() as u64;
         wanted
