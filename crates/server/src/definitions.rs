@@ -160,6 +160,11 @@ pub(crate) fn read(path: &Path) -> Result<Parsed, String> {
 /// Reads definitions. Nothing of the server is looked at.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, ImportError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    // A list would read as a file whose sections are in no order, or not there.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        let what = "a JSON object is wanted here, as RabbitMQ exports it";
+        return Err(ImportError::new("line 1, column 1", what));
+    }
     let file: File = serde_json::from_slice(bytes).map_err(|error| {
         let place = format!("line {}, column {}", error.line(), error.column());
         let text = error.to_string();

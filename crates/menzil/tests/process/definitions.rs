@@ -90,12 +90,16 @@ fn a_file_is_imported_at_the_start_and_the_same_again_changes_nothing() {
 }
 
 /// What is wrong with a file, and what is said of it.
-const WRONG: [(&str, &str); 13] = [
+const WRONG: [(&str, &str); 14] = [
     (
         r#"{"vhosts": [{"name": "/"}, {"name": "other"}]}"#,
         r#"vhosts[1]: there is no virtual host "other"; name it in the setting virtual_hosts"#,
     ),
     ("{", "line 1, column 1: EOF while parsing an object"),
+    (
+        "[]",
+        "line 1, column 1: a JSON object is wanted here, as RabbitMQ exports it",
+    ),
     (
         r#"{"queues": [{"vhost": "/", "name": 5}]}"#,
         "line 1, column 36: invalid type: integer `5`, expected a string",
