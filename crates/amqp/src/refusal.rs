@@ -414,8 +414,8 @@ mod tests {
             ),
             (
                 Refusal::UnsupportedExchangeType(Name::from("x-jms-topic")),
-                "406 PRECONDITION_FAILED - exchange type 'x-jms-topic' is not supported by this \
-                 broker: use direct, fanout, topic or headers",
+                "406 PRECONDITION_FAILED - exchange type 'x-jms-topic' is not supported here: \
+                 use another one, such as topic",
             ),
             (
                 Refusal::InvalidArgument {
