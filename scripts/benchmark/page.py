@@ -105,6 +105,7 @@ SHOWN = {
     "cpu_of_one_queue": ("s/M against one queue", scaled(1, 2)),
     "cpu_of_fewest": ("s/M against the first", scaled(1, 2)),
     "rate_of_plain": ("msg/s against none", scaled(1, 2)),
+    "latency_p999_ns": ("p99.9 µs", scaled(1e-3, 0)),
     "latency_max_ns": ("max ms", scaled(1e-6, 1)),
     "disk_written_bytes_per_each": ("KB per message", scaled(1e-3, 2)),
     "growth": ("MiB", scaled(1 / MIB, 1)),
@@ -149,7 +150,7 @@ PAGES = ("benchmarks", "benchmarks-routing")
 def page(data):
     figures = Figures(data["results"])
     name = data.get("asked", {}).get("page", "benchmarks")
-    builds = {"benchmarks": (throughput, latency, queues, weights, churn, lapin), "benchmarks-routing": (cost, flat, bindings, lives, written)}
+    builds = {"benchmarks": (throughput, latency, queues, weights, churn, lapin), "benchmarks-routing": (cost, flat, bindings, lives, late, written)}
     drawn = charts.draw(figures, name)
     parts = [head(data)]
     for build in builds[name]:
@@ -353,6 +354,13 @@ def bindings(figures, drawn):
 def lives(figures, drawn):
     return joined("## Messages that expire", table(figures, section("ttl"), "unpinned", ["per_second", "rate_of_plain", "broker_cpu_seconds_per_million"],
                                                   "stored: msg/s · as a part of the rate without · s/M"))
+
+
+def late(figures, drawn):
+    peers = "RabbitMQ has no such exchange without a plugin of its community, so there is no peer. Time runs from when a message is due until its consumer has read it."
+    names = ["latency_p99_ns", "latency_p50_ns", "latency_p999_ns", "latency_max_ns", "broker_cpu_seconds_per_million"]
+    rows = table(figures, section("late"), "unpinned", names, "lateness: p99 µs · p50 µs · p99.9 µs · max ms · s/M", compared=False)
+    return joined("## Messages that wait until they are due", rows, rows and peers)
 
 
 def written(figures, drawn):
