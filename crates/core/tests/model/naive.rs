@@ -4,15 +4,17 @@
 //! says, delivery by delivery. Which of several consumers has its turn is not said, only which
 //! ones may have it.
 
+mod delays;
+mod letter;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::plan::{Arguments, CHANNELS, Exchange, Mail, Overflow, Step, To, Verdict};
+use self::delays::Waiting;
+use self::letter::{Letter, Reason};
+use crate::plan::{Arguments, CHANNELS, Exchange, Mail, Overflow, Step, Verdict};
 
 /// States on the way through a step that are looked at.
 const ORDERS_MAX: usize = 2000;
-
-/// Stands among the queues for messages that queues refused.
-const REFUSED: u8 = u8::MAX;
 
 /// What came out, as far as it is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,8 +101,8 @@ struct Channel {
 pub(crate) struct Host {
     pub(crate) now: u64,
     pub(crate) queues: BTreeMap<u8, Queue>,
-    /// Fanout or direct, its key, the queue.
-    bindings: BTreeSet<(bool, u8, u8)>,
+    /// Exchange, key, queue.
+    bindings: BTreeSet<(Exchange, u8, u8)>,
     channels: BTreeMap<u16, Channel>,
     next: u64,
     /// What is left to be seen of a step.
@@ -109,89 +111,18 @@ pub(crate) struct Host {
     dying: VecDeque<u8>,
     /// Messages that a queue refused and dead-letters.
     refused: VecDeque<(u8, Letter)>,
+    waiting: Vec<Waiting>,
 }
 
-/// A message as it is published, or dead-lettered.
-#[derive(Clone, Debug)]
-struct Letter {
-    mail: Mail,
-    body: String,
-    key: String,
-    deaths: Vec<Death>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Death {
-    queue: u8,
-    reason: Reason,
-    count: u64,
-}
-
+/// From where a message is to be sent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    Expired,
-    Rejected,
-    MaxLength,
-    DeliveryLimit,
-}
-
-impl Letter {
-    fn new(mail: &Mail, body: &str) -> Self {
-        let key = match mail.to {
-            To::Queue(queue) => format!("q{queue}"),
-            To::Fanout => String::new(),
-            To::Direct(key) => key.to_string(),
-        };
-        Self {
-            mail: *mail,
-            body: body.to_owned(),
-            key,
-            deaths: Vec::new(),
-        }
-    }
-
-    /// Dies in that queue, once more.
-    fn die(&mut self, queue: u8, reason: Reason) {
-        let same = self
-            .deaths
-            .iter()
-            .position(|death| (death.queue, death.reason) == (queue, reason));
-        let before = same.map_or(0, |at| self.deaths.remove(at).count);
-        self.deaths.insert(
-            0,
-            Death {
-                queue,
-                reason,
-                count: before + 1,
-            },
-        );
-    }
-
-    /// Whether it went round to that queue without anybody's doing.
-    fn is_cycle(&self, queue: u8) -> bool {
-        let Some(at) = self.deaths.iter().position(|death| death.queue == queue) else {
-            return false;
-        };
-        self.deaths[0].reason != Reason::Rejected
-            && self.deaths[..=at]
-                .iter()
-                .all(|death| death.reason != Reason::Rejected)
-    }
-
-    /// The body, and what the headers say of its deaths.
-    fn text(&self) -> String {
-        let word = |reason| match reason {
-            Reason::Expired => "expired",
-            Reason::Rejected => "rejected",
-            Reason::MaxLength => "maxlen",
-            Reason::DeliveryLimit => "delivery_limit",
-        };
-        let deaths = self
-            .deaths
-            .iter()
-            .map(|one| format!(" q{} {} {}", one.queue, word(one.reason), one.count));
-        self.body.clone() + &deaths.collect::<String>()
-    }
+enum Source {
+    /// A queue in which it died.
+    Queue(u8),
+    /// The queue that refused it.
+    Refused,
+    /// An exchange in which it waited until now.
+    Delay(Exchange),
 }
 
 type Checked = Result<(), String>;
@@ -207,6 +138,7 @@ impl Host {
             events: VecDeque::new(),
             dying: VecDeque::new(),
             refused: VecDeque::new(),
+            waiting: Vec::new(),
         };
         host.open_channels();
         host
@@ -278,6 +210,7 @@ impl Host {
                         .any(is_known)
             }
             Step::Cancel { nth } => self.nth_consumer(*nth).is_some(),
+            Step::CancelDelay { .. } => !self.waiting.is_empty(),
             Step::Settle { channel, nth, .. } => self.nth_tag(*channel, *nth).is_some(),
             Step::Publish { .. }
             | Step::Transaction { .. }
@@ -292,8 +225,13 @@ impl Host {
     }
 
     /// Does it, and compares what came of it. Which of several messages dies first is not said:
-    /// what may have become of the host is all that fits.
-    pub(crate) fn outcomes(&self, step: &Step, events: &[Event]) -> Result<Vec<Self>, String> {
+    /// what may have become of the host is all that fits, `None` where that is too much to be
+    /// followed.
+    pub(crate) fn outcomes(
+        &self,
+        step: &Step,
+        events: &[Event],
+    ) -> Result<Option<Vec<Self>>, String> {
         let mut start = self.clone();
         start.events = events.to_vec().into();
         start.carry_out(step)?;
@@ -332,7 +270,7 @@ impl Host {
                 continue;
             }
             if known.len() > ORDERS_MAX {
-                break;
+                return Ok(None);
             }
             for source in pending {
                 let mut next = host.clone();
@@ -340,7 +278,11 @@ impl Host {
                 open.push(next);
             }
         }
-        if done.is_empty() { Err(why) } else { Ok(done) }
+        if done.is_empty() {
+            Err(why)
+        } else {
+            Ok(Some(done))
+        }
     }
 
     fn carry_out(&mut self, step: &Step) -> Checked {
@@ -375,12 +317,20 @@ impl Host {
                 let ready = std::mem::take(&mut self.queue(*queue).ready).len();
                 self.said(1, &format!("QueuePurgeOk {ready}"))
             }
-            Step::Bind { queue, fanout, key } => {
-                self.bindings.insert((*fanout, *key, *queue));
+            Step::Bind {
+                queue,
+                exchange,
+                key,
+            } => {
+                self.bindings.insert((*exchange, *key, *queue));
                 self.said(1, "QueueBindOk")
             }
-            Step::Unbind { queue, fanout, key } => {
-                self.bindings.remove(&(*fanout, *key, *queue));
+            Step::Unbind {
+                queue,
+                exchange,
+                key,
+            } => {
+                self.bindings.remove(&(*exchange, *key, *queue));
                 self.said(1, "QueueUnbindOk")
             }
             Step::Publish { channel, mail } => self.publish(*channel, mail),
@@ -465,6 +415,10 @@ impl Host {
                 self.end_leases();
                 Ok(())
             }
+            Step::CancelDelay { nth } => {
+                self.cancel_delay(*nth);
+                Ok(())
+            }
             Step::Checkpoint => Ok(()),
             Step::Crash { .. } | Step::Stop => {
                 self.restart();
@@ -508,11 +462,11 @@ impl Host {
     }
 
     fn route(&self, exchange: Exchange, key: &str) -> Vec<u8> {
-        let bound = |fanout: bool| {
-            let all = self.bindings.iter().filter(move |one| one.0 == fanout);
-            let all = all.filter(|one| fanout || one.1.to_string() == key);
+        let bound = |to: Exchange, any_key: bool| {
+            let all = self.bindings.iter().filter(move |one| one.0 == to);
+            let all = all.filter(|one| any_key || one.1.to_string() == key);
             let all: BTreeSet<u8> = all.map(|one| one.2).collect();
-            all.into_iter().collect()
+            all.into_iter().collect::<Vec<u8>>()
         };
         match exchange {
             Exchange::Default => self
@@ -521,30 +475,38 @@ impl Host {
                 .copied()
                 .filter(|one| format!("q{one}") == key)
                 .collect(),
-            Exchange::Fanout => bound(true),
-            Exchange::Direct => bound(false),
+            Exchange::Fanout | Exchange::Slow => bound(exchange, true),
+            Exchange::Direct => bound(exchange, false),
+            Exchange::Later => {
+                let own = bound(exchange, false);
+                if own.is_empty() {
+                    bound(Exchange::Fanout, true)
+                } else {
+                    own
+                }
+            }
             Exchange::Missing => Vec::new(),
         }
-    }
-
-    fn targets(&self, letter: &Letter) -> Vec<u8> {
-        let exchange = match letter.mail.to {
-            To::Queue(_) => Exchange::Default,
-            To::Fanout => Exchange::Fanout,
-            To::Direct(_) => Exchange::Direct,
-        };
-        self.route(exchange, &letter.key)
     }
 
     fn publish(&mut self, channel: u16, mail: &Mail) -> Checked {
         let body = self.next_body(mail.padding);
         self.number();
         let letter = Letter::new(mail, &body);
-        let targets = self.targets(&letter);
-        if targets.is_empty() && mail.mandatory {
+        let exchange = Exchange::of(mail.to);
+        let targets = self.route(exchange, &letter.key);
+        let is_returned = targets.is_empty() && mail.mandatory;
+        if is_returned {
             self.said(channel, &format!("Return {body}"))?;
         }
-        let accepted = self.put(&targets, &letter);
+        let accepted = if is_returned {
+            true
+        } else if self.is_kept(exchange, &letter) {
+            self.keep(exchange, letter);
+            true
+        } else {
+            self.put(&targets, &letter)
+        };
         let Some(last) = &mut self.channel(channel).confirms else {
             return Ok(());
         };
@@ -682,14 +644,21 @@ impl Host {
     fn transaction(&mut self, mails: &[Mail], commit: bool) -> Checked {
         let channel = CHANNELS;
         let mut entering: BTreeMap<u8, Vec<Letter>> = BTreeMap::new();
+        let mut kept: Vec<(Exchange, Letter)> = Vec::new();
         let (mut returned, mut refused) = (Vec::new(), false);
         for mail in mails {
             let body = self.next_body(mail.padding);
             self.number();
             let letter = Letter::new(mail, &body);
-            let targets = self.targets(&letter);
+            let exchange = Exchange::of(mail.to);
+            let targets = self.route(exchange, &letter.key);
             if targets.is_empty() && mail.mandatory {
                 returned.push(format!("Return {body}"));
+                continue;
+            }
+            if self.is_kept(exchange, &letter) {
+                kept.push((exchange, letter));
+                continue;
             }
             for queue in targets {
                 let before = entering.entry(queue).or_default();
@@ -700,6 +669,7 @@ impl Host {
                 }
             }
         }
+        entering.retain(|_, letters| !letters.is_empty());
         if !commit {
             return self.said(channel, "TxRollbackOk");
         }
@@ -710,6 +680,9 @@ impl Host {
         }
         for (queue, letters) in entering {
             self.enter(queue, letters);
+        }
+        for (exchange, letter) in kept {
+            self.keep(exchange, letter);
         }
         for returned in returned {
             self.said(channel, &returned)?;
@@ -861,15 +834,19 @@ impl Host {
         }
     }
 
-    /// One message goes through its dead-letter exchange.
-    fn bury(&mut self, source: u8) {
-        if source == REFUSED {
-            let (queue, letter) = self.refused.pop_front().unwrap();
-            self.send_on(queue, letter, Reason::MaxLength);
-            return;
+    /// One message goes on from there.
+    fn bury(&mut self, source: Source) {
+        match source {
+            Source::Refused => {
+                let (queue, letter) = self.refused.pop_front().unwrap();
+                self.send_on(queue, letter, Reason::MaxLength);
+            }
+            Source::Queue(queue) => {
+                let (entry, reason) = self.queue(queue).dying.pop_front().unwrap();
+                self.send_on(queue, entry.letter, reason);
+            }
+            Source::Delay(exchange) => self.send_due(exchange),
         }
-        let (entry, reason) = self.queue(source).dying.pop_front().unwrap();
-        self.send_on(source, entry.letter, reason);
     }
 
     fn send_on(&mut self, queue: u8, mut letter: Letter, reason: Reason) {
@@ -878,10 +855,11 @@ impl Host {
         };
         letter.die(queue, reason);
         if let Some(key) = dead.key {
-            letter.key = match dead.exchange {
-                Exchange::Default => format!("q{key}"),
-                Exchange::Direct | Exchange::Fanout | Exchange::Missing => (key % 3).to_string(),
-            };
+            letter.key = dead.exchange.key(key);
+        }
+        if self.is_kept(dead.exchange, &letter) {
+            self.keep(dead.exchange, letter);
+            return;
         }
         let mut targets = self.route(dead.exchange, &letter.key);
         targets.retain(|target| !letter.is_cycle(*target));
@@ -907,18 +885,20 @@ impl Host {
     }
 
     /// Consumers take what they can, and what is past its time goes. Tells what may be next.
-    fn advance(&mut self) -> Vec<u8> {
+    fn advance(&mut self) -> Vec<Source> {
         self.deliver_all();
         self.expire();
         self.pending()
     }
 
     /// From where something is to be dead-lettered.
-    fn pending(&mut self) -> Vec<u8> {
+    fn pending(&mut self) -> Vec<Source> {
         let queues = &self.queues;
         (self.dying).retain(|queue| queues.get(queue).is_some_and(|of| !of.dying.is_empty()));
-        let refused = (!self.refused.is_empty()).then_some(REFUSED);
-        self.dying.iter().copied().chain(refused).collect()
+        let dying = self.dying.iter().copied().map(Source::Queue);
+        let refused = (!self.refused.is_empty()).then_some(Source::Refused);
+        let due = self.due().into_iter().map(Source::Delay);
+        dying.chain(refused).chain(due).collect()
     }
 
     /// Nothing came but what had to, and nothing is left undone.
@@ -1127,7 +1107,8 @@ impl Host {
             .map(|(queue, letter)| (*queue, letter.text()))
             .collect();
         let dying: BTreeSet<_> = self.dying.iter().collect();
-        all.collect::<String>() + &format!("{refused:?} {dying:?} {:?}", self.events)
+        let waiting = self.waiting_texts();
+        all.collect::<String>() + &format!("{refused:?} {dying:?} {waiting:?} {:?}", self.events)
     }
 
     /// The queues that one can get messages from.

@@ -43,12 +43,34 @@ pub(crate) enum Overflow {
 }
 
 /// An exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exchange {
     Default,
     Fanout,
     Direct,
     Missing,
+    /// A direct exchange of the type that delays, with the fanout exchange as its alternate.
+    Later,
+    /// A fanout exchange that was asked to delay.
+    Slow,
+}
+
+impl Exchange {
+    /// Those that queues are bound to.
+    pub(crate) const BOUND: [Self; 4] = [Self::Fanout, Self::Direct, Self::Later, Self::Slow];
+
+    /// Those that keep what says so until it is due.
+    pub(crate) const DELAYING: [Self; 2] = [Self::Later, Self::Slow];
+
+    /// The key that stands for a number where it routes.
+    pub(crate) fn key(self, number: u8) -> String {
+        match self {
+            Self::Default => format!("q{number}"),
+            Self::Fanout | Self::Direct | Self::Missing | Self::Later | Self::Slow => {
+                (number % 3).to_string()
+            }
+        }
+    }
 }
 
 /// Where what dies goes. The key is that of a queue, or of the direct exchange.
@@ -97,6 +119,8 @@ impl Arguments {
                 Exchange::Fanout,
                 Exchange::Direct,
                 Exchange::Missing,
+                Exchange::Later,
+                Exchange::Slow,
             ];
             arguments.dead = Some(Dead {
                 exchange: random.pick(&exchange),
@@ -138,6 +162,8 @@ pub(crate) enum To {
     Queue(u8),
     Fanout,
     Direct(u8),
+    Later(u8),
+    Slow,
 }
 
 /// A message to be published.
@@ -151,14 +177,18 @@ pub(crate) struct Mail {
     pub(crate) expiration: Option<u64>,
     pub(crate) id: Option<u8>,
     pub(crate) group: Option<u8>,
+    /// How long exchanges that delay are to keep it.
+    pub(crate) delay: Option<u8>,
 }
 
 impl Mail {
     fn random(random: &mut Random) -> Self {
         Self {
-            to: match random.below(4) {
-                0 => To::Fanout,
-                1 => To::Direct(random.below(3) as u8),
+            to: match random.below(12) {
+                0..3 => To::Fanout,
+                3..5 => To::Direct(random.below(3) as u8),
+                5 => To::Later(random.below(3) as u8),
+                6 => To::Slow,
                 _ => To::Queue(random.below(QUEUES.into()) as u8),
             },
             persistent: random.one_in(2),
@@ -168,6 +198,7 @@ impl Mail {
             expiration: random.some(4, &[0, 1, 7, 30]),
             id: random.some(2, &[1, 2, 3, 4, 5]),
             group: random.some(2, &[1, 2, 3]),
+            delay: random.some(3, &[0, 1, 3, 3, 10, 60]),
         }
     }
 }
@@ -198,12 +229,12 @@ pub(crate) enum Step {
     },
     Bind {
         queue: u8,
-        fanout: bool,
+        exchange: Exchange,
         key: u8,
     },
     Unbind {
         queue: u8,
-        fanout: bool,
+        exchange: Exchange,
         key: u8,
     },
     Publish {
@@ -249,6 +280,10 @@ pub(crate) enum Step {
     Wait {
         milliseconds: u64,
     },
+    /// One of those that wait in an exchange is taken back.
+    CancelDelay {
+        nth: u64,
+    },
     Checkpoint,
     /// So many steps are lost.
     Crash {
@@ -279,15 +314,16 @@ fn step(random: &mut Random, features: Features) -> Step {
             arguments: Arguments::random(random, features),
         },
         8 => Step::Delete { queue },
-        9..11 => Step::Purge { queue },
+        9 => Step::Purge { queue },
+        10 => Step::CancelDelay { nth: random.next() },
         11..15 => Step::Bind {
             queue,
-            fanout: random.one_in(2),
+            exchange: random.pick(&Exchange::BOUND),
             key,
         },
         15 => Step::Unbind {
             queue,
-            fanout: random.one_in(2),
+            exchange: random.pick(&Exchange::BOUND),
             key,
         },
         16..46 => Step::Publish {
