@@ -1,5 +1,7 @@
 //! The same steps for the shard, with a log that a crash cuts short.
 
+mod policies;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
@@ -13,7 +15,7 @@ use menzil_model::{DeliveryTag, Fact, Message, Name, Properties, Sequence, Table
 
 use crate::naive::{Event, Host};
 use crate::plan::{
-    Arguments, CHANNELS, Exchange, Features, Mail, Overflow, Random, Step, To, Verdict,
+    Arguments, CHANNELS, Exchange, Features, Mail, Overflow, Policy, Random, Step, To, Verdict,
 };
 use crate::support::{Seen, World, arguments, body_of, key, name, references_of};
 
@@ -91,6 +93,16 @@ impl Pair {
             }
             Step::CancelDelay { nth } => {
                 let mut effects = self.cancel_delay(*nth);
+                effects.extend(self.world.pass_time(0));
+                self.compare(step, &effects)?;
+            }
+            Step::SetPolicy(policy) => {
+                let mut effects = self.set_policy(policy);
+                effects.extend(self.world.pass_time(0));
+                self.compare(step, &effects)?;
+            }
+            Step::ClearPolicy { name, is_operator } => {
+                let mut effects = self.clear_policy(*name, *is_operator);
                 effects.extend(self.world.pass_time(0));
                 self.compare(step, &effects)?;
             }
@@ -206,6 +218,25 @@ impl Pair {
         let (shard, log) = (&mut world.shard, &mut world.log);
         assert!(shard.cancel_delay(world.now, name, delay.id, log, &mut effects));
         world.answered(effects)
+    }
+
+    fn set_policy(&mut self, policy: &Policy) -> Vec<Effect> {
+        let (mut effects, world) = (Vec::new(), &mut self.world);
+        let (now, policy) = (world.now, policies::definition(policy));
+        let done = (world.shard).set_policy(now, policy, &mut world.log, &mut effects);
+        done.unwrap();
+        world.shard.finish(&mut world.log);
+        effects
+    }
+
+    fn clear_policy(&mut self, policy: u8, is_operator: bool) -> Vec<Effect> {
+        let (mut effects, world) = (Vec::new(), &mut self.world);
+        let (now, name) = (world.now, policies::policy_name(policy));
+        let (shard, log) = (&mut world.shard, &mut world.log);
+        let done = shard.clear_policy(now, &name, is_operator, log, &mut effects);
+        done.unwrap();
+        world.shard.finish(&mut world.log);
+        effects
     }
 
     fn take_checkpoint(&mut self) {
@@ -416,6 +447,8 @@ impl Pair {
                 commands
             }
             Step::CancelDelay { .. }
+            | Step::SetPolicy(_)
+            | Step::ClearPolicy { .. }
             | Step::Wait { .. }
             | Step::Checkpoint
             | Step::Crash { .. }
@@ -564,6 +597,14 @@ fn bind(queue: u8, exchange: Exchange, key: u8) -> QueueBind {
     }
 }
 
+fn overflow_name(overflow: Overflow) -> Value<'static> {
+    Value::LongString(match overflow {
+        Overflow::DropHead => b"drop-head",
+        Overflow::Reject => b"reject-publish",
+        Overflow::RejectDead => b"reject-publish-dlx",
+    })
+}
+
 fn declare(queue: u8, durable: bool, of: &Arguments) -> Request {
     let mut fields = Vec::new();
     let mut number = |field: &'static str, value: Option<u64>| {
@@ -577,12 +618,8 @@ fn declare(queue: u8, durable: bool, of: &Arguments) -> Request {
     number("x-max-priority", of.priorities.map(u64::from));
     number("x-deduplication-size", of.once.map(|once| once.0));
     number("x-deduplication-age", of.once.map(|once| once.1));
-    match of.overflow {
-        Overflow::DropHead => {}
-        Overflow::Reject => fields.push(("x-overflow", Value::LongString(b"reject-publish"))),
-        Overflow::RejectDead => {
-            fields.push(("x-overflow", Value::LongString(b"reject-publish-dlx")));
-        }
+    if of.overflow != Overflow::DropHead {
+        fields.push(("x-overflow", overflow_name(of.overflow)));
     }
     let key = of.dead.and_then(|dead| Some((dead.exchange, dead.key?)));
     let key = key.map(|(exchange, key)| exchange.key(key));
@@ -633,7 +670,8 @@ fn text_of(message: &Message) -> String {
     let properties = Properties::parse(message.properties()).unwrap();
     let mut headers = properties.header_fields();
     if let Some((_, delay)) = headers.find(|(name, _)| *name == b"x-delay") {
-        text += &format!(" delay {}", delay.as_integer().unwrap());
+        let delay = delay.as_integer().unwrap().to_string();
+        text += &[" delay ", &delay].concat();
     }
     let mut headers = properties.header_fields();
     let Some((_, Value::Array(deaths))) = headers.find(|(name, _)| *name == b"x-death") else {

@@ -6,12 +6,14 @@
 
 mod delays;
 mod letter;
+mod policies;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::delays::Waiting;
 use self::letter::{Letter, Reason};
-use crate::plan::{Arguments, CHANNELS, Exchange, Mail, Overflow, Step, Verdict};
+use self::policies::Settings;
+use crate::plan::{Arguments, CHANNELS, Exchange, Mail, Overflow, Policy, Step, Verdict};
 
 /// States on the way through a step that are looked at.
 const ORDERS_MAX: usize = 2000;
@@ -69,6 +71,8 @@ pub(crate) struct Queue {
     pub(crate) number: u64,
     pub(crate) durable: bool,
     pub(crate) arguments: Arguments,
+    /// What comes of them and of policies.
+    settings: Settings,
     pub(crate) ready: BTreeMap<Place, Entry>,
     pub(crate) out: BTreeMap<Place, Entry>,
     consumers: Vec<Consumer>,
@@ -112,6 +116,7 @@ pub(crate) struct Host {
     /// Messages that a queue refused and dead-letters.
     refused: VecDeque<(u8, Letter)>,
     waiting: Vec<Waiting>,
+    policies: Vec<Policy>,
 }
 
 /// From where a message is to be sent on.
@@ -139,6 +144,7 @@ impl Host {
             dying: VecDeque::new(),
             refused: VecDeque::new(),
             waiting: Vec::new(),
+            policies: Vec::new(),
         };
         host.open_channels();
         host
@@ -195,7 +201,15 @@ impl Host {
     pub(crate) fn can(&self, step: &Step) -> bool {
         let is_there = |queue: &u8| self.queues.contains_key(queue);
         match step {
-            Step::Declare { queue, .. } => !is_there(queue),
+            Step::Declare {
+                queue, arguments, ..
+            } => !is_there(queue) && self.settings_of(*queue, arguments).are_followed(),
+            Step::SetPolicy(policy) => self.with_policy(policy).can_be_followed(),
+            Step::ClearPolicy { name, is_operator } => {
+                let is_it = |one: &Policy| (one.name, one.is_operator) == (*name, *is_operator);
+                self.policies.iter().any(is_it)
+                    && self.without_policy(*name, *is_operator).can_be_followed()
+            }
             Step::Delete { queue } | Step::Purge { queue } | Step::Get { queue, .. } => {
                 is_there(queue)
             }
@@ -245,10 +259,20 @@ impl Host {
                 .any(|event| matches!(event, Event::Delivered { .. }));
             let early = if reads { host.pending() } else { Vec::new() };
             // The same of groups: what is over the limit goes while the next one is read.
-            let may_shed = |queue: &Queue| queue.arguments.groups && queue.arguments.dead.is_some();
+            let may_shed = |queue: &Queue| queue.arguments.groups && queue.settings.dead.is_some();
             if reads && host.queues.values().any(may_shed) {
                 let mut next = host.clone();
                 next.expire();
+                if next.signature() != host.signature() {
+                    open.push(next);
+                }
+            }
+            // And what has no consumer that gets more goes when its time is over.
+            if reads {
+                let mut next = host.clone();
+                for queue in next.idle() {
+                    next.expire_in(queue);
+                }
                 if next.signature() != host.signature() {
                     open.push(next);
                 }
@@ -297,6 +321,7 @@ impl Host {
                     number,
                     durable: *durable,
                     arguments: arguments.clone(),
+                    settings: self.settings_of(*queue, arguments),
                     ready: BTreeMap::new(),
                     out: BTreeMap::new(),
                     consumers: Vec::new(),
@@ -419,6 +444,16 @@ impl Host {
                 self.cancel_delay(*nth);
                 Ok(())
             }
+            Step::SetPolicy(policy) => {
+                self.policies = self.with_policy(policy).policies;
+                self.apply_policies();
+                Ok(())
+            }
+            Step::ClearPolicy { name, is_operator } => {
+                self.policies = self.without_policy(*name, *is_operator).policies;
+                self.apply_policies();
+                Ok(())
+            }
             Step::Checkpoint => Ok(()),
             Step::Crash { .. } | Step::Stop => {
                 self.restart();
@@ -501,7 +536,7 @@ impl Host {
         }
         let accepted = if is_returned {
             true
-        } else if self.is_kept(exchange, &letter) {
+        } else if letter.waits_in(exchange) {
             self.keep(exchange, letter);
             true
         } else {
@@ -527,8 +562,8 @@ impl Host {
                 Taken::Duplicate => {}
                 Taken::Refused => {
                     accepted = false;
-                    let arguments = &self.queues[&queue].arguments;
-                    if arguments.overflow == Overflow::RejectDead && arguments.dead.is_some() {
+                    let settings = &self.queues[&queue].settings;
+                    if settings.overflow == Overflow::RejectDead && settings.dead.is_some() {
                         self.refused.push_back((queue, letter.clone()));
                     }
                 }
@@ -559,7 +594,7 @@ impl Host {
                 return Taken::Duplicate;
             }
         }
-        if of.arguments.overflow != Overflow::DropHead {
+        if of.settings.overflow != Overflow::DropHead {
             let all = before.iter().map(|one| one.body.len()).sum::<usize>() + body.len();
             let count = before.len() as u64 + 1;
             let is_over = of.is_over(of.ready.len() as u64 + count, of.bytes() + all as u64);
@@ -615,7 +650,7 @@ impl Host {
             let number = self.number();
             let of = self.queue(queue);
             let own = mail.expiration.filter(|_| is_new);
-            let ttl = [own, of.arguments.ttl].into_iter().flatten().min();
+            let ttl = [own, of.settings.ttl].into_iter().flatten().min();
             let durable = mail.persistent && of.durable;
             if let (Some(_), Some(id), true) = (of.arguments.once, mail.id, is_new) {
                 of.seen.push((id, now, durable));
@@ -634,7 +669,7 @@ impl Host {
             places.insert(place);
         }
         // Those that are dead-lettered go when consumers had theirs.
-        if self.queue(queue).arguments.dead.is_none() {
+        if self.queue(queue).settings.dead.is_none() {
             let taken = places.into_iter().take(appetite.min(1 << 20) as usize);
             let taken: BTreeSet<Place> = taken.collect();
             self.queue(queue).drop_head(&taken);
@@ -656,7 +691,7 @@ impl Host {
                 returned.push(format!("Return {body}"));
                 continue;
             }
-            if self.is_kept(exchange, &letter) {
+            if letter.waits_in(exchange) {
                 kept.push((exchange, letter));
                 continue;
             }
@@ -752,7 +787,7 @@ impl Host {
         }
         let mut entry = queue.out.remove(&out.place).unwrap();
         queue.choose_active();
-        if let (Verdict::Fail, Some(max)) = (verdict, queue.arguments.failures) {
+        if let (Verdict::Fail, Some(max)) = (verdict, queue.settings.failures) {
             entry.failed += 1;
             if entry.failed > max {
                 self.end(out.queue, vec![entry], Reason::DeliveryLimit);
@@ -764,7 +799,7 @@ impl Host {
             Verdict::Reject => self.end(out.queue, vec![entry], Reason::Rejected),
             Verdict::Requeue | Verdict::Fail => {
                 queue.ready.insert(out.place, entry);
-                if queue.arguments.dead.is_none() {
+                if queue.settings.dead.is_none() {
                     queue.drop_head(&BTreeSet::new());
                 }
             }
@@ -774,7 +809,7 @@ impl Host {
     /// Entries leave their queue unacknowledged.
     fn end(&mut self, queue: u8, entries: Vec<Entry>, reason: Reason) {
         let of = self.queue(queue);
-        if of.arguments.dead.is_none() || entries.is_empty() {
+        if of.settings.dead.is_none() || entries.is_empty() {
             return;
         }
         of.dying
@@ -805,33 +840,52 @@ impl Host {
 
     /// What is past its time goes, and of queues that dead-letter what is over the limit.
     fn expire(&mut self) {
-        let now = self.now;
         let queues: Vec<u8> = self.queues.keys().copied().collect();
         for queue in queues {
-            let of = self.queue(queue);
-            let is_over = |entry: &Entry| entry.expires_at.is_some_and(|at| at <= now);
-            let ended: Vec<Place> = of
-                .ready
-                .iter()
-                .filter(|(_, one)| is_over(one))
-                .map(|(place, _)| *place)
-                .collect();
-            let ended = ended
-                .iter()
-                .map(|place| of.ready.remove(place).unwrap())
-                .collect();
-            self.end(queue, ended, Reason::Expired);
-            let of = self.queue(queue);
-            let mut over = Vec::new();
-            while of.arguments.overflow == Overflow::DropHead
-                && of.arguments.dead.is_some()
-                && of.is_over(of.ready.len() as u64, of.bytes())
-                && let Some((_, head)) = of.ready.pop_first()
-            {
-                over.push(head);
-            }
-            self.end(queue, over, Reason::MaxLength);
+            self.expire_in(queue);
         }
+    }
+
+    fn expire_in(&mut self, queue: u8) {
+        let now = self.now;
+        let of = self.queue(queue);
+        let is_over = |entry: &Entry| entry.expires_at.is_some_and(|at| at <= now);
+        let ended: Vec<Place> = of
+            .ready
+            .iter()
+            .filter(|(_, one)| is_over(one))
+            .map(|(place, _)| *place)
+            .collect();
+        let ended = ended
+            .iter()
+            .map(|place| of.ready.remove(place).unwrap())
+            .collect();
+        self.end(queue, ended, Reason::Expired);
+        let of = self.queue(queue);
+        let mut over = Vec::new();
+        while of.settings.overflow == Overflow::DropHead
+            && of.settings.dead.is_some()
+            && of.is_over(of.ready.len() as u64, of.bytes())
+            && let Some((_, head)) = of.ready.pop_first()
+        {
+            over.push(head);
+        }
+        self.end(queue, over, Reason::MaxLength);
+    }
+
+    /// Queues whose consumers get no more.
+    fn idle(&self) -> Vec<u8> {
+        let gets = |one: &Consumer| {
+            self.events.iter().any(|event| match event {
+                Event::Delivered {
+                    channel, consumer, ..
+                } => (*channel, consumer) == (one.channel, &one.tag),
+                _ => false,
+            })
+        };
+        let is_idle = |(_, queue): &(&u8, &Queue)| !queue.consumers.iter().any(gets);
+        let all = self.queues.iter().filter(is_idle);
+        all.map(|(id, _)| *id).collect()
     }
 
     /// One message goes on from there.
@@ -850,14 +904,18 @@ impl Host {
     }
 
     fn send_on(&mut self, queue: u8, mut letter: Letter, reason: Reason) {
-        let Some(dead) = self.queues.get(&queue).and_then(|of| of.arguments.dead) else {
+        let Some(dead) = self
+            .queues
+            .get(&queue)
+            .and_then(|of| of.settings.dead.clone())
+        else {
             return;
         };
         letter.die(queue, reason);
         if let Some(key) = dead.key {
-            letter.key = dead.exchange.key(key);
+            letter.key = key;
         }
-        if self.is_kept(dead.exchange, &letter) {
+        if letter.waits_in(dead.exchange) {
             self.keep(dead.exchange, letter);
             return;
         }
@@ -869,7 +927,7 @@ impl Host {
     fn end_leases(&mut self) {
         let now = self.now;
         let ended = |queue: &Queue| {
-            let lease = queue.arguments.expires;
+            let lease = queue.settings.expires;
             queue.consumers.is_empty() && lease.is_some_and(|time| queue.used_at + time <= now)
         };
         let gone: Vec<u8> = self
@@ -1074,6 +1132,13 @@ impl Host {
             queue.seen.retain(|one| one.2);
             queue.used_at = now;
         }
+        // What was out counts again, if its time is not over.
+        self.expire();
+        for queue in self.queues.values_mut() {
+            if queue.settings.dead.is_none() {
+                queue.drop_head(&BTreeSet::new());
+            }
+        }
         self.open_channels();
     }
 
@@ -1167,12 +1232,12 @@ impl Queue {
 
     fn is_over(&self, count: u64, bytes: u64) -> bool {
         let over = |max: Option<u64>, is: u64| max.is_some_and(|max| is > max);
-        over(self.arguments.length, count) || over(self.arguments.bytes, bytes)
+        over(self.settings.length, count) || over(self.settings.bytes, bytes)
     }
 
     /// Drops from the head what is over the limit; some do not count.
     fn drop_head(&mut self, apart: &BTreeSet<Place>) {
-        if self.arguments.overflow != Overflow::DropHead {
+        if self.settings.overflow != Overflow::DropHead {
             return;
         }
         loop {

@@ -98,6 +98,83 @@ pub(crate) struct Arguments {
     pub(crate) failures: Option<u64>,
 }
 
+/// Which queues a policy is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    All,
+    /// Those below 3.
+    Low,
+    One(u8),
+}
+
+/// A policy, or an operator policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    pub(crate) name: u8,
+    pub(crate) is_operator: bool,
+    pub(crate) pattern: Pattern,
+    pub(crate) apply_to: &'static str,
+    pub(crate) priority: i8,
+    pub(crate) is_layered: bool,
+    pub(crate) says: Says,
+}
+
+/// What a policy says.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Says {
+    pub(crate) length: Option<u64>,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) overflow: Option<Overflow>,
+    pub(crate) ttl: Option<u64>,
+    pub(crate) expires: Option<u64>,
+    pub(crate) dead_exchange: Option<Exchange>,
+    pub(crate) dead_key: Option<&'static str>,
+    /// Below 0 is no limit.
+    pub(crate) failures: Option<i64>,
+}
+
+impl Says {
+    fn random(random: &mut Random, is_operator: bool) -> Self {
+        let mut says = Self::default();
+        for _ in 0..=random.below(3) {
+            match random.below(if is_operator { 6 } else { 9 }) {
+                0 => says.length = Some(random.pick(&[0, 1, 3])),
+                1 => says.bytes = Some(random.pick(&[0, 15, 30])),
+                2 => says.overflow = Some(random.pick(&[Overflow::DropHead, Overflow::RejectDead])),
+                3 => says.ttl = Some(random.pick(&[0, 2, 15])),
+                4 => says.expires = Some(random.pick(&[15, 50])),
+                5 => says.failures = Some(random.pick(&[-1, 0, 1, 2])),
+                6 => says.dead_key = Some(random.pick(&["q0", "q1", "q4", "0", "2"])),
+                _ => {
+                    let exchanges = [
+                        Exchange::Default,
+                        Exchange::Fanout,
+                        Exchange::Direct,
+                        Exchange::Later,
+                    ];
+                    says.dead_exchange = Some(random.pick(&exchanges));
+                }
+            }
+        }
+        says
+    }
+}
+
+impl Policy {
+    fn random(random: &mut Random) -> Self {
+        let is_operator = random.one_in(3);
+        Self {
+            name: random.below(3) as u8,
+            is_operator,
+            pattern: random.pick(&[Pattern::All, Pattern::Low, Pattern::One(3)]),
+            apply_to: random.pick(&["all", "queues", "classic_queues", "quorum_queues"]),
+            priority: random.pick(&[0, 0, 1, 2]),
+            is_layered: random.one_in(3),
+            says: Says::random(random, is_operator),
+        }
+    }
+}
+
 /// The features that take part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Features {
@@ -284,6 +361,11 @@ pub(crate) enum Step {
     CancelDelay {
         nth: u64,
     },
+    SetPolicy(Policy),
+    ClearPolicy {
+        name: u8,
+        is_operator: bool,
+    },
     Checkpoint,
     /// So many steps are lost.
     Crash {
@@ -348,7 +430,12 @@ fn step(random: &mut Random, features: Features) -> Step {
                 0
             },
         },
-        56..59 => Step::Cancel { nth: random.next() },
+        56 => Step::Cancel { nth: random.next() },
+        57 => Step::SetPolicy(Policy::random(random)),
+        58 => Step::ClearPolicy {
+            name: random.below(3) as u8,
+            is_operator: random.one_in(3),
+        },
         59 => Step::Qos {
             channel,
             count: random.pick(&[0, 1, 3]),

@@ -25,12 +25,14 @@ impl Exchange {
     }
 }
 
-impl Host {
-    /// Whether the message is to wait there.
-    pub(super) fn is_kept(&self, exchange: Exchange, letter: &Letter) -> bool {
-        Exchange::DELAYING.contains(&exchange) && letter.delay.is_some_and(|delay| delay > 0)
+impl Letter {
+    /// Whether it is to wait there.
+    pub(super) fn waits_in(&self, exchange: Exchange) -> bool {
+        Exchange::DELAYING.contains(&exchange) && self.delay.is_some_and(|delay| delay > 0)
     }
+}
 
+impl Host {
     pub(super) fn keep(&mut self, exchange: Exchange, letter: Letter) {
         let number = self.number();
         let delay = u64::try_from(letter.delay.unwrap()).unwrap();

@@ -32,8 +32,7 @@ impl Letter {
     pub(super) fn new(mail: &Mail, body: &str) -> Self {
         let key = match mail.to {
             To::Queue(queue) => format!("q{queue}"),
-            To::Fanout => String::new(),
-            To::Slow => String::new(),
+            To::Fanout | To::Slow => String::new(),
             To::Direct(key) | To::Later(key) => key.to_string(),
         };
         Self {
