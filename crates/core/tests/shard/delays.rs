@@ -290,7 +290,7 @@ fn what_an_exchange_is_declared_with_is_checked() {
     assert!(
         matches!(
             seen.as_slice(),
-            [Seen::Refused(Refusal::InvalidType { .. })]
+            [Seen::Refused(Refusal::InvalidArgument { .. })]
         ),
         "{seen:?}"
     );
