@@ -45,7 +45,7 @@ def test_what_a_consumer_rejected_is_not_delivered_again_after_kill9(connect, na
         channel = confirmed(conn)
         assert conn.call(channel, "basic.get", queue=work).name == "basic.get-empty", "nobody gets it again"
         assert ready_count(conn, channel, work) == 0
-    assert get_all(conn, channel, dead)[0] == b"full"
+    assert conn.call(channel, "basic.get", queue=dead, no_ack=True).body == b"full"
     expected = [(b"rejected", [(work, "rejected", 1)]), (b"failed", [(work, "delivery_limit", 1)])]
     for body, history in expected:
         letter = arrival(conn, channel, dead, until)
