@@ -81,6 +81,9 @@ impl Shard {
                 }
                 queue.recovered(now);
             }
+            if let Some(place) = self.queues.place(&id) {
+                self.note_over(id, place);
+            }
             self.touch(id);
         }
         // Nothing can be read yet: what is to be moved waits for the first turn.
