@@ -24,6 +24,7 @@ mod queues;
 mod replays;
 mod replies;
 mod retries;
+mod retention_policies;
 mod returns;
 mod runs;
 mod stores;
