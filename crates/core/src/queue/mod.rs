@@ -8,6 +8,7 @@ mod item;
 mod key;
 mod line;
 mod mark;
+mod moved;
 mod order;
 mod page;
 mod settings;
@@ -27,6 +28,7 @@ use crate::settling::{Settling, add_in_order};
 use crate::spare::Spare;
 use crate::store::{Retention, Store};
 use mark::Marks;
+use moved::Moved;
 
 pub(crate) use consume_arguments::ConsumeArguments;
 pub(crate) use dying::Dying;
@@ -78,6 +80,8 @@ pub(crate) struct Queue {
     pub(crate) windows: Option<Box<Windows>>,
     /// What a hidden queue of an exchange has besides.
     pub(crate) store: Option<Box<Store>>,
+    /// What came by moves that may not be committed.
+    pub(crate) moved: Moved,
 }
 
 /// Who is to hear of entries that are settled.
@@ -164,6 +168,7 @@ impl Queue {
             settings,
             windows: None,
             store: None,
+            moved: Moved::default(),
         }
     }
 
@@ -318,11 +323,12 @@ impl Queue {
     /// The index that the delivery of an entry waits for.
     #[inline]
     pub(crate) fn delivered(&mut self, item: &Item) -> u64 {
-        if item.durable {
+        let marked = if item.durable {
             self.mark.deliver(item.sequence)
         } else {
             0
-        }
+        };
+        marked.max(self.moved.waits_for(item))
     }
 
     /// An entry that is out with a consumer is acknowledged. False where there is none.

@@ -354,6 +354,9 @@ impl Shard {
             self.touch(entry.queue);
         }
         let durable = entries.iter().any(|entry| entry.durable);
+        let moved = also
+            .as_ref()
+            .map(|(left, _)| (entries.clone(), self.came_after(left)));
         let mut dropped: Vec<(Fact, bool)> = Vec::from_iter(also);
         for queue in pending.queues() {
             if let Some((ranges, is_durable)) = self.overflow(queue, pending, DROPPED_AT_ONCE) {
@@ -382,14 +385,40 @@ impl Shard {
         }
         if !durable {
             self.record(turn, published, false);
+            let mut last = 0;
             for (fact, is_durable) in dropped {
-                self.record(turn, fact, is_durable);
+                last = self.record(turn, fact, is_durable).max(last);
             }
+            self.note_moved(moved, last);
             return after;
         }
         let mut group = vec![published];
         group.extend(dropped.into_iter().map(|(fact, _)| fact));
-        self.record(turn, Fact::Group(group), true)
+        let index = self.record(turn, Fact::Group(group), true);
+        self.note_moved(moved, index);
+        index
+    }
+
+    /// The index that what this fact takes out of its queue waits for where the journal does not
+    /// have it: it may have been moved there before.
+    fn came_after(&self, left: &Fact) -> u64 {
+        let Fact::Settled { queue, .. } = left else {
+            return 0;
+        };
+        let queue = self.queues.get(queue);
+        queue.map_or(0, |queue| queue.moved.transient())
+    }
+
+    /// Entries came by a move, which is in that record, if it is in one.
+    fn note_moved(&mut self, moved: Option<(Entries, u64)>, index: u64) {
+        let Some((entries, earlier)) = moved else {
+            return;
+        };
+        for entry in entries {
+            if let Some(queue) = self.queues.get_mut(&entry.queue) {
+                queue.moved.note(entry.durable, index.max(earlier));
+            }
+        }
     }
 
     /// The entries that a queue drops from its head because of what is pending, and whether the

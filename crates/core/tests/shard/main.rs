@@ -21,6 +21,7 @@ mod over_limits;
 mod policies;
 mod priorities;
 mod queues;
+mod redelivery;
 mod replays;
 mod replies;
 mod retention_policies;

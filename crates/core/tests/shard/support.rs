@@ -97,6 +97,14 @@ pub(crate) fn references_of(shard: &Shard, records: usize) -> Vec<u32> {
     references
 }
 
+/// What a crash leaves.
+pub(crate) struct Crash {
+    /// Records, the first so many.
+    pub(crate) kept: usize,
+    /// As [`World::checkpoint`] made it.
+    pub(crate) checkpoint: Option<(usize, Vec<Vec<u8>>)>,
+}
+
 pub(crate) struct World {
     pub(crate) shard: Shard,
     pub(crate) log: Records,
@@ -319,6 +327,33 @@ impl World {
     pub(crate) fn restart(&mut self) {
         let mut shard = Shard::new(self.settings.clone());
         for (at, record) in self.log.records.iter().enumerate() {
+            let fact = Fact::decode(record, Content::Skip).unwrap();
+            shard.apply(at as u64 + 1, fact);
+        }
+        self.take_over(shard);
+    }
+
+    /// The whole state as the facts of a checkpoint, and how many records it covers.
+    pub(crate) fn checkpoint(&self) -> (usize, Vec<Vec<u8>>) {
+        let mut facts = Vec::new();
+        self.shard.freeze().write(&mut |fact| {
+            let mut bytes = Vec::new();
+            fact.encode(&mut bytes);
+            facts.push(bytes);
+        });
+        (self.log.records.len(), facts)
+    }
+
+    /// kill -9 after which the journal has only some of what was appended.
+    pub(crate) fn crash(&mut self, crash: Crash) {
+        self.log.records.truncate(crash.kept);
+        self.log.references.truncate(crash.kept);
+        let mut shard = Shard::new(self.settings.clone());
+        let (covered, facts) = crash.checkpoint.unwrap_or_default();
+        for fact in facts {
+            shard.apply(0, Fact::decode(&fact, Content::Skip).unwrap());
+        }
+        for (at, record) in self.log.records.iter().enumerate().skip(covered) {
             let fact = Fact::decode(record, Content::Skip).unwrap();
             shard.apply(at as u64 + 1, fact);
         }
