@@ -61,7 +61,7 @@ use crate::topology::{Targets, Topology};
 use crate::turn::Turn;
 use crate::ways::Ways;
 
-pub use checkpoint::Frozen;
+pub use checkpoint::{Draft, Frozen, QUEUES_LOOKED_AT};
 pub use define::{Definition, Definitions};
 pub use delays::{Delay, DelaySummary, Stray};
 pub use effective::{Effective, Setting, SettingOrigin, SettingValue};

@@ -22,7 +22,7 @@ impl Snapshot {
         let bindings = topology
             .exchanges()
             .flat_map(|exchange| topology.ranked_bindings_from(exchange.id));
-        let mut bindings: Vec<(usize, Binding)> = bindings
+        let mut bindings: Vec<(u64, Binding)> = bindings
             .map(|(rank, binding)| (rank, binding.clone()))
             .collect();
         // Of those between the same two the first ones first.
