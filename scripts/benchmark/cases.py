@@ -32,6 +32,8 @@ class Case:
     timed: bool = True
     note: str = ""
     peer_rounds: int = 0
+    objects: int = 0
+    peer_objects: int = 0
     group: str = ""
     beside: str = ""
     takes: dict = dataclasses.field(default_factory=dict)
@@ -173,6 +175,8 @@ CASES = [
     ),
     routing("declare-bindings", "declare 10,000 mixed topic bindings, pipelined", "--scenario bindings", "declare", {"seconds": ("<=", 1)}, timed=False,
             peer_words="--scenario bindings --bindings 2000", note="RabbitMQ: 2,000", takes=took(1, 5)),
+    routing("import", "a start that imports 100,000 durable queues and their bindings, until it is ready", "", "import", {"ready_seconds": ("<=", 5)},
+            fresh=True, timed=False, kind="import", objects=100_000, peer_objects=2_000, note="RabbitMQ: 2,000", takes=took(5, 20)),
     *(
         routing(f"delete-{kind}", f"a confirm while a {kind} exchange with 100,000 bindings is deleted: the longest", f"--scenario delete-exchange --exchange {kind}", "held",
                 {"latency_max_ns": ("<=", 50_000_000)}, peer_words=f"--scenario delete-exchange --exchange {kind} --bindings 2000", note="RabbitMQ: 2,000",
@@ -184,13 +188,16 @@ CASES = [
     routing("ttl-mixed", "the same, each with an expiration of its own, 100 s to 1,000 s", "--scenario backlog --expiration 100000-999999", "ttl",
             {"rate_of_plain": (">=", 0.9)}, group="ttl", fresh=True, timed=False, peer_words="--scenario backlog --messages 200k --expiration 100000-999999",
             note="RabbitMQ: 200,000", takes=took(3, 17)),
+    routing("delays", "10,000 persistent messages a second that waited 2 s each in an x-delayed-message exchange: how late they come", "--scenario delays", "late",
+            {"latency_p99_ns": ("<=", 20_000_000)}, fresh=True, peers=(), timed=False, takes=took(15)),
+    routing("delays-transient", "the same, transient", "--scenario delays --transient", "late", fresh=True, peers=(), timed=False, takes=took(15)),
     routing("example", "the article's example: 3,000 msg/s × 2 KB, 25 queues, each message to 6 on average, consumed (segments of 16 MiB, a checkpoint for each)",
             "--scenario confirm --exchange direct --queues 25 --reach 6 --consumers 25 --ack-batch 1 --rate 3000 --size 2000 --warmup 15 --seconds 10", "written",
             fresh=True, timed=False, settings=SMALL_SEGMENTS, peers=BOTH, takes=took(27, 29)),
     *(
         routing(f"copies-{queues}", f"persistent 2 KB messages, each to {queues} queue{'s' * (queues > 1)}, consumed",
                 f"--scenario confirm --size 2000 --exchange fanout --queues {queues} --consumers {queues} --ack-batch 50 --warmup 5 --seconds 5",
-                "curve", fresh=True, timed=False, takes=took(12, 14))
+                "curve", fresh=True, timed=False, peers=BOTH, takes=took(12, 14))
         for queues in (1, 2, 4, 8, 16, 32)
     ),
     # An ordinary client library.

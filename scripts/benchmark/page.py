@@ -105,6 +105,7 @@ SHOWN = {
     "cpu_of_one_queue": ("s/M against one queue", scaled(1, 2)),
     "cpu_of_fewest": ("s/M against the first", scaled(1, 2)),
     "rate_of_plain": ("msg/s against none", scaled(1, 2)),
+    "latency_p999_ns": ("p99.9 µs", scaled(1e-3, 0)),
     "latency_max_ns": ("max ms", scaled(1e-6, 1)),
     "disk_written_bytes_per_each": ("KB per message", scaled(1e-3, 2)),
     "growth": ("MiB", scaled(1 / MIB, 1)),
@@ -149,7 +150,7 @@ PAGES = ("benchmarks", "benchmarks-routing")
 def page(data):
     figures = Figures(data["results"])
     name = data.get("asked", {}).get("page", "benchmarks")
-    builds = {"benchmarks": (throughput, latency, queues, weights, churn, lapin), "benchmarks-routing": (cost, flat, bindings, lives, written)}
+    builds = {"benchmarks": (throughput, latency, queues, weights, churn, lapin), "benchmarks-routing": (cost, flat, bindings, lives, late, written)}
     drawn = charts.draw(figures, name)
     parts = [head(data)]
     for build in builds[name]:
@@ -346,12 +347,20 @@ def bindings(figures, drawn):
     return joined("## Bindings that come and go",
                   *(table(figures, section("declare"), mode, ["seconds", "per_second"], f"{mode}: s · bindings/s") for mode in ("pinned", "unpinned")),
                   *(table(figures, section("held"), mode, ["latency_max_ns", "latency_p99_ns"], f"{mode}: confirms one by one beside it: max ms · p99 µs")
-                    for mode in ("pinned", "unpinned")))
+                    for mode in ("pinned", "unpinned")),
+                  table(figures, section("import"), "unpinned", ["ready_seconds"], "an import: s, the start of the broker with it"))
 
 
 def lives(figures, drawn):
     return joined("## Messages that expire", table(figures, section("ttl"), "unpinned", ["per_second", "rate_of_plain", "broker_cpu_seconds_per_million"],
                                                   "stored: msg/s · as a part of the rate without · s/M"))
+
+
+def late(figures, drawn):
+    peers = "RabbitMQ has no such exchange without a plugin of its community, so there is no peer. Time runs from when a message is due until its consumer has read it."
+    names = ["latency_p99_ns", "latency_p50_ns", "latency_p999_ns", "latency_max_ns", "broker_cpu_seconds_per_million"]
+    rows = table(figures, section("late"), "unpinned", names, "lateness: p99 µs · p50 µs · p99.9 µs · max ms · s/M", compared=False)
+    return joined("## Messages that wait until they are due", rows, rows and peers)
 
 
 def written(figures, drawn):
@@ -402,7 +411,9 @@ def foot(data, name):
     ]
     for case in (case for case in CASES if case.page == name):
         words = f"`{case.words}`" if case.words else ""
-        if case.kind == "recovery":
+        if case.kind == "import":
+            words = "nothing: `menzil server --definitions FILE`, until it is ready"
+        elif case.kind == "recovery":
             words += " `--keep`, then SIGKILL and a start"
         elif case.section in ON_DISK and words:
             words += " `--data-dir DIR`"

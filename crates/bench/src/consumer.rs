@@ -193,6 +193,7 @@ mod tests {
             marks: Marks {
                 stamped: true,
                 numbered: true,
+                delay: None,
             },
             delivery_tag: 0,
             unacked: 0,

@@ -25,6 +25,7 @@ pub(crate) fn measure(options: &Options) -> Result<Vec<Row>, BenchError> {
 fn beside(options: &Options, doomed: &Topology) -> Result<Row, BenchError> {
     let plain = Options {
         exchange: ExchangeKind::Default,
+        delay: None,
         binding_count: options.queue_count,
         name: None,
         ..options.clone()

@@ -140,6 +140,13 @@ pub(crate) fn setup(options: &Options) -> String {
             .expiration
             .map(|(least, most)| format!("expire in {least} to {most} ms")),
     );
+    parts.extend(options.delay.map(|(least, most)| {
+        if least == most {
+            format!("due in {least} ms")
+        } else {
+            format!("due in {least} to {most} ms")
+        }
+    }));
     parts.extend(options.queue_type.clone());
     parts.extend(options.window.map(|window| format!("window {window}")));
     if let Acks::Every(batch) = options.acks {
@@ -225,6 +232,7 @@ fn marks(options: &Options) -> Marks {
     Marks {
         stamped: options.stamped,
         numbered: options.order_checked,
+        delay: options.delay,
     }
 }
 
@@ -260,6 +268,7 @@ fn publisher(
             routing_key: &address.routing_key,
             headers: &address.headers,
             persistent: options.persistent,
+            delayed: options.delay.is_some(),
             expiration,
             body_bytes: options.body_bytes,
             frame_bytes_max,
@@ -326,6 +335,7 @@ impl Held {
         }
         let topology = Topology::of(&Options {
             exchange: ExchangeKind::Default,
+            delay: None,
             queue_count: 1,
             binding_count: 1,
             dead_queue_count: 0,
@@ -342,6 +352,7 @@ impl Held {
             routing_key: &queue,
             headers: &[],
             persistent: true,
+            delayed: false,
             expiration: "",
             body_bytes: options.body_bytes,
             frame_bytes_max: connection.frame_bytes_max(),

@@ -171,6 +171,7 @@ fn measure<E: Running>(
     let marks = Marks {
         stamped: load == Load::Calm,
         numbered: false,
+        delay: None,
     };
     let limits = Limits {
         rate: (load == Load::Calm).then_some((options.rate, 1)),
@@ -182,6 +183,7 @@ fn measure<E: Running>(
         routing_key: ROUTING_KEY,
         headers: &[],
         persistent: false,
+        delayed: false,
         expiration: "",
         body_bytes,
         frame_bytes_max: FRAME_BYTES_MAX,

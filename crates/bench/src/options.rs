@@ -93,6 +93,8 @@ pub(crate) struct Options {
     pub(crate) reach: u64,
     /// The least and the most milliseconds that messages may live, mixed.
     pub(crate) expiration: Option<(u64, u64)>,
+    /// The least and the most milliseconds that messages wait in their exchange, mixed.
+    pub(crate) delay: Option<(u64, u64)>,
     pub(crate) body_bytes: usize,
     pub(crate) persistent: bool,
     /// Messages without their confirm per publisher; `None` publishes without confirms.
@@ -154,6 +156,11 @@ impl Options {
             Kind::Backlog(_) => 1,
             Kind::IdleConnections | Kind::Declare(_) | Kind::Churn(_) | Kind::Deletion => 0,
         };
+        // Only an exchange that was declared can delay.
+        let exchange_default = match given.delay {
+            None => ExchangeKind::Default,
+            Some(_) => ExchangeKind::Direct,
+        };
         Ok(Self {
             scenario,
             target,
@@ -164,11 +171,12 @@ impl Options {
             queue_type: given.queue_type,
             dead_queue_count: given.dead_queue_count.unwrap_or(0),
             held_count: given.held_count.unwrap_or(0),
-            exchange: given.exchange.unwrap_or(ExchangeKind::Default),
+            exchange: given.exchange.unwrap_or(exchange_default),
             binding_count: given.binding_count.unwrap_or(queue_count),
             apart: given.apart,
             reach: given.reach.unwrap_or(1),
             expiration: given.expiration,
+            delay: given.delay,
             body_bytes: given.body_bytes.unwrap_or(100),
             persistent: given.persistent.unwrap_or(false),
             window: given.window.filter(|window| *window > 0),
@@ -289,6 +297,10 @@ mod tests {
             ("--exchange direct --apart", "--exchange topic"),
             ("--expiration soon", "--expiration 1000-5000"),
             ("--expiration 500-1000", "as many digits"),
+            ("--delay soon", "--delay 1000-5000"),
+            ("--delay 9-5", "from less to more"),
+            ("--delay 0", "1 to"),
+            ("--delay 5 --exchange default", "--exchange direct"),
             ("--existing", "--name"),
             ("--uri http://x", "amqp://"),
             ("--uri localhost:5672", "write --uri amqp://localhost:5672"),
@@ -353,6 +365,8 @@ mod tests {
             "--exchange direct --queues 25 --reach 6",
             "--scenario topic --apart",
             "--scenario backlog --expiration 100000-999999",
+            "--scenario delays --exchange topic --bindings 10",
+            "--delay 900-30000 --consumers 0 --confirm 10",
             "--scenario delete-exchange --bindings 10 --exchange direct --seconds 1",
         ] {
             assert!(parse(line).is_ok(), "{line}: {:?}", parse(line));

@@ -5,7 +5,6 @@
 
 use crate::BenchError;
 use crate::connection::{Connection, refuse_closing};
-use crate::consumer::ORDER_BYTES;
 use crate::engine::Tally;
 use crate::numbers::{count, length, nanos};
 use crate::unconfirmed::Unconfirmed;
@@ -35,6 +34,9 @@ pub(crate) struct Marks {
     pub(crate) stamped: bool,
     /// The sender and the message's number, besides.
     pub(crate) numbered: bool,
+    /// It is sent with a delay of so many milliseconds, from the least to the most; the time in
+    /// the body is then the one at which it is due.
+    pub(crate) delay: Option<(u64, u64)>,
 }
 
 /// The state of one publisher between writes.
@@ -48,6 +50,8 @@ pub(crate) struct Publisher {
     cursor: u64,
     /// Where in a message its body begins, if that is written to.
     body_at: Option<usize>,
+    /// Where in a message its delay lies, if it has one.
+    delay_at: Option<usize>,
     marks: Marks,
     /// Which publisher this is.
     number: u32,
@@ -67,7 +71,7 @@ impl Publisher {
     ) -> Result<Self, BenchError> {
         let (mut template, mut message_bytes, mut messages) = (Vec::new(), 0, 0usize);
         let mut channel = 1;
-        let mut body_from_end = None;
+        let (mut body_from_end, mut delay_from_end) = (None, None);
         for publish in round {
             let before = template.len();
             publish.put(&mut template);
@@ -75,6 +79,7 @@ impl Publisher {
             messages += 1;
             channel = publish.channel;
             body_from_end = publish.body_from_end();
+            delay_from_end = publish.delay_from_end();
         }
         if messages == 0 || template.len() != messages * message_bytes {
             return Err(BenchError::Malformed("no messages of one length to send"));
@@ -95,6 +100,7 @@ impl Publisher {
             body_at: body_from_end
                 .filter(|_| marks.stamped || marks.numbered)
                 .map(|distance| message_bytes - distance),
+            delay_at: delay_from_end.map(|distance| message_bytes - distance),
             marks,
             number,
             limits,
@@ -147,8 +153,8 @@ impl Publisher {
         if self.limits.window.is_some() {
             self.unconfirmed.submit(messages, now);
         }
-        if let Some(at) = self.body_at {
-            self.mark(run.clone(), at, now);
+        if self.body_at.is_some() || self.delay_at.is_some() {
+            self.mark(run.clone(), now);
         }
         self.submitted += messages;
         run
@@ -197,24 +203,58 @@ impl Publisher {
         Ok(())
     }
 
-    fn mark(&mut self, run: Range<usize>, at: usize, now: u64) {
-        let numbered = self.marks.numbered;
+    fn mark(&mut self, run: Range<usize>, now: u64) {
         let messages = self.template.get_mut(run).unwrap_or_default();
         let messages = messages.chunks_exact_mut(self.message_bytes);
         for (message_number, message) in (self.submitted..).zip(messages) {
-            if let Some(slot) = message.get_mut(at..at + STAMP_BYTES) {
-                slot.copy_from_slice(&now.to_be_bytes());
+            let mut stamp = now;
+            if let (Some(at), Some(span)) = (self.delay_at, self.marks.delay) {
+                let delay = delay_of(span, u64::from(self.number) << 40 ^ message_number);
+                stamp += u64::from(delay) * 1_000_000;
+                fill(message, at, &delay.to_be_bytes());
             }
-            if numbered && let Some(slot) = message.get_mut(at + STAMP_BYTES..at + ORDER_BYTES) {
-                let (sender, number) = slot.split_at_mut(4);
-                sender.copy_from_slice(&self.number.to_be_bytes());
-                number.copy_from_slice(&message_number.to_be_bytes());
+            let Some(at) = self.body_at else {
+                continue;
+            };
+            fill(message, at, &stamp.to_be_bytes());
+            if self.marks.numbered {
+                fill(message, at + STAMP_BYTES, &self.number.to_be_bytes());
+                let at = at + STAMP_BYTES + size_of_val(&self.number);
+                fill(message, at, &message_number.to_be_bytes());
             }
         }
     }
 }
 
+fn fill(message: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(slot) = message.get_mut(at..at + bytes.len()) {
+        slot.copy_from_slice(bytes);
+    }
+}
+
+/// The milliseconds that a message waits: any of the span, the same in every run.
+fn delay_of((least, most): (u64, u64), number: u64) -> u32 {
+    let mut mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    let delay = least + (mixed ^ mixed >> 31) % (most - least + 1);
+    u32::try_from(delay).unwrap_or(u32::MAX)
+}
+
 /// The run's clock: nanoseconds since `epoch`.
 pub(crate) fn clock(epoch: std::time::Instant) -> u64 {
     nanos(epoch.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_spread_over_their_span() {
+        let delays: Vec<u32> = (0..1000).map(|number| delay_of((5, 9), number)).collect();
+        assert!((5..=9).all(|delay| delays.iter().filter(|one| **one == delay).count() > 150));
+        assert!(delays.iter().all(|delay| (5..=9).contains(delay)));
+        assert_eq!(delay_of((2000, 2000), 7), 2000);
+    }
 }

@@ -37,6 +37,7 @@ pub(crate) struct Row {
 pub(crate) struct Latency {
     pub(crate) p50: u64,
     pub(crate) p99: u64,
+    pub(crate) p999: u64,
     pub(crate) max: u64,
 }
 
@@ -45,6 +46,7 @@ impl Latency {
         Some(Self {
             p50: histogram.quantile(500)?,
             p99: histogram.quantile(990)?,
+            p999: histogram.quantile(999)?,
             max: histogram.max()?,
         })
     }
@@ -123,7 +125,7 @@ impl Row {
         self.own.and_then(Share::void)
     }
 
-    fn cells(&self) -> [(&'static str, Option<String>); 20] {
+    fn cells(&self) -> [(&'static str, Option<String>); 21] {
         let mib = |bytes: f64| format!("{:.1}", bytes / 1_048_576.0);
         let micros = |nanos: u64| format!("{:.1}", float(nanos) / 1e3);
         let two = |value: f64| format!("{value:.2}");
@@ -145,6 +147,7 @@ impl Row {
             ),
             ("p50 µs", self.latency.map(|all| micros(all.p50))),
             ("p99 µs", self.latency.map(|all| micros(all.p99))),
+            ("p99.9 µs", self.latency.map(|all| micros(all.p999))),
             ("max µs", self.latency.map(|all| micros(all.max))),
             (
                 "RSS MiB",

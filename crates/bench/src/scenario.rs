@@ -134,6 +134,11 @@ impl Scenario {
             "from publish to delivery at a calm rate",
         ),
         Self::flow(
+            "delays",
+            "--delay 2000 --rate 10000 --stamp --persistent --backlog 1M --warmup 4 --seconds 10",
+            "how late delayed messages come that are due at a calm rate",
+        ),
+        Self::flow(
             "confirm-latency",
             "--rate 1000 --persistent --confirm 1000 --exchange fanout --queues 6 --consumers 0",
             "from publish to confirm at a calm rate, each message to several queues",

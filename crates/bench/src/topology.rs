@@ -27,6 +27,8 @@ pub(crate) struct Address {
 pub(crate) struct Topology {
     name: String,
     kind: ExchangeKind,
+    /// It is an `x-delayed-message` exchange that routes as the kind.
+    delays: bool,
     queue_type: Option<String>,
     queue_count: u64,
     dead_queue_count: u64,
@@ -43,6 +45,7 @@ impl Topology {
         Self {
             name: name.unwrap_or_else(|| format!("bench.{suffix:016x}")),
             kind: options.exchange,
+            delays: options.delay.is_some(),
             queue_type: options.queue_type.clone(),
             queue_count: options.queue_count,
             dead_queue_count: options.dead_queue_count,
@@ -115,9 +118,10 @@ impl Topology {
             connection.call(id::EXCHANGE_DECLARE, id::EXCHANGE_DECLARE_OK, |out| {
                 out.extend_from_slice(&[0, 0]);
                 wire::put_short(out, &exchange);
-                wire::put_short(out, self.kind.name());
+                let (kind, arguments) = self.type_and_arguments();
+                wire::put_short(out, kind);
                 out.push(0b10);
-                out.extend_from_slice(&[0; 4]);
+                put_arguments(out, &arguments);
             })?;
         }
         let queues = self.all_queues();
@@ -143,6 +147,16 @@ impl Topology {
             })?;
         }
         self.bind_others(connection, 0..self.other_binding_count)
+    }
+
+    fn type_and_arguments(&self) -> (&'static str, Vec<(&'static str, String)>) {
+        let kind = self.kind.name();
+        if self.delays {
+            let arguments = vec![("x-delayed-type", kind.to_owned())];
+            ("x-delayed-message", arguments)
+        } else {
+            (kind, Vec::new())
+        }
     }
 
     /// How many queues the messages of that key go to: two more or less than the average, where

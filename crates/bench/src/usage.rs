@@ -94,6 +94,9 @@ What
   --size BYTES          of a body (100)
   --persistent          messages that must survive; the default is --transient
   --expiration MS-MS    messages may live so many milliseconds, mixed
+  --delay MS-MS         messages wait so many milliseconds, mixed, in an
+                        x-delayed-message exchange that routes as --exchange
+                        (direct); with --stamp latency is how late they come
   --confirm N           publisher confirms, at most N messages unconfirmed per
                         publisher (0: none)
   --ack auto|manual     (auto)
@@ -132,7 +135,8 @@ Columns
                     is confirmed; where nothing is confirmed, when sent
   s/M               CPU seconds the broker used per million of these. It repeats
                     where /s does not
-  p50, p99, max     µs from publish to confirm, or with --stamp to delivery
+  p50, p99, p99.9,  µs from publish to confirm, or with --stamp to delivery, or
+  max               with --delay too from when it is due; early counts as 0
   RSS               MiB of the broker's memory at the end, and its growth
   KiB each          growth per connection, queue or stored message
   B/B               bytes written to disk per published byte of body, and

@@ -219,6 +219,8 @@ pub(crate) struct Publish<'a> {
     /// The `headers` property; left out where there are none.
     pub(crate) headers: &'a [(&'static str, String)],
     pub(crate) persistent: bool,
+    /// Whether the last of the headers is `x-delay`, to be filled in.
+    pub(crate) delayed: bool,
     /// The `expiration` property; left out where it is empty.
     pub(crate) expiration: &'a str,
     pub(crate) body_bytes: usize,
@@ -238,7 +240,7 @@ impl Publish<'_> {
             out.extend_from_slice(&CLASS_BASIC.to_be_bytes());
             out.extend_from_slice(&[0, 0]);
             out.extend_from_slice(&crate::numbers::count(self.body_bytes).to_be_bytes());
-            let headers = if self.headers.is_empty() {
+            let headers = if self.headers.is_empty() && !self.delayed {
                 0
             } else {
                 FLAG_HEADERS
@@ -253,6 +255,11 @@ impl Publish<'_> {
                 put_long(out, |table| {
                     for (key, value) in self.headers {
                         put_text_entry(table, key, value);
+                    }
+                    if self.delayed {
+                        put_short(table, "x-delay");
+                        table.push(b'I');
+                        table.extend_from_slice(&[0; 4]);
                     }
                 });
             }
@@ -279,6 +286,18 @@ impl Publish<'_> {
             .then(|| self.body_bytes + FRAME_OVERHEAD_BYTES * frames - FRAME_HEAD_BYTES)
     }
 
+    /// How many bytes from the end of the message the four of its delay begin.
+    pub(crate) fn delay_from_end(&self) -> Option<usize> {
+        let body = self.body_bytes;
+        let behind = body + FRAME_OVERHEAD_BYTES * body.div_ceil(self.body_bytes_per_frame());
+        let expiration = match self.expiration.len() {
+            0 => 0,
+            length => 1 + length,
+        };
+        // Its four bytes, the delivery mode, and the end of the frame.
+        self.delayed.then_some(4 + 1 + expiration + 1 + behind)
+    }
+
     fn body_bytes_per_frame(&self) -> usize {
         self.frame_bytes_max - FRAME_OVERHEAD_BYTES
     }
@@ -294,6 +313,7 @@ mod tests {
         routing_key: "key",
         headers: &[],
         persistent: true,
+        delayed: false,
         expiration: "",
         body_bytes: 10_000,
         frame_bytes_max: 4096,
@@ -365,6 +385,23 @@ mod tests {
             header.payload[12..],
             [&[0x31, 0], &table[..], &[2, 2, b'6', b'0']].concat()
         );
+    }
+
+    #[test]
+    fn the_delay_lies_where_it_is_said_to() {
+        for (body_bytes, expiration) in [(0, ""), (8, "60"), (10_000, "")] {
+            let publish = Publish {
+                delayed: true,
+                expiration,
+                body_bytes,
+                ..PUBLISH
+            };
+            let mut bytes = Vec::new();
+            publish.put(&mut bytes);
+            let at = bytes.len() - publish.delay_from_end().unwrap();
+            assert_eq!(bytes[at - 9..at + 5], *b"\x07x-delayI\0\0\0\0\x02");
+        }
+        assert_eq!(PUBLISH.delay_from_end(), None);
     }
 
     #[test]

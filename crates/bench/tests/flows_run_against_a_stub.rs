@@ -189,6 +189,7 @@ fn field(text: &str, name: &str) -> Option<f64> {
     rest.split([',', '}']).next().unwrap().parse().ok()
 }
 
+const EXCHANGE_DECLARE: (u8, u8) = (40, 10);
 const QUEUE_DECLARE: (u8, u8) = (50, 10);
 const QUEUE_DELETE: (u8, u8) = (50, 40);
 const BASIC_ACK: (u8, u8) = (60, 80);
@@ -248,6 +249,15 @@ fn a_rate_is_kept_and_deliveries_are_timed() {
     let delivered = field(&text, "delivered").unwrap();
     assert!((1.0..=600.0).contains(&delivered), "{text}");
     assert!(field(&text, "latency_p99_ns").unwrap() > 0.0, "{text}");
+}
+
+/// The stub delays nothing: every message comes before it is due.
+#[test]
+fn delayed_messages_are_timed_from_when_they_are_due() {
+    let (text, methods) = run("--scenario delays --rate 1000 --delay 60000-90000 --transient");
+    assert!(field(&text, "delivered").unwrap() > 0.0, "{text}");
+    assert_eq!(field(&text, "latency_p999_ns"), Some(0.0), "{text}");
+    assert_eq!(methods[&EXCHANGE_DECLARE], 1);
 }
 
 #[test]

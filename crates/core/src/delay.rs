@@ -8,6 +8,7 @@ use menzil_model::table::{Fields, write_value};
 use menzil_model::wire::Writer;
 use menzil_model::{Name, Properties, Table, Value};
 
+use crate::own_arguments::mistaken;
 use crate::refusal::{Object, Refusal};
 use crate::topology::edit_headers;
 
@@ -76,11 +77,8 @@ pub(crate) fn check_delayed(
     match arguments.find(b"x-delayed") {
         None | Some(Value::Bool(_)) => {}
         Some(value) => {
-            return Err(Refusal::InvalidType {
-                object: object.clone(),
-                argument: Name::from("x-delayed"),
-                kind: value.type_name(),
-            });
+            let wanted = "true or false";
+            return Err(mistaken(object.clone(), "x-delayed", value, wanted));
         }
     }
     if kind != ExchangeKind::Delayed {

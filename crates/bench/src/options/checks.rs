@@ -10,6 +10,8 @@ use crate::scenario::{Churned, Declared, Kind, Then};
 const LINKS_MAX: u64 = 2000;
 const CONNECTIONS_MAX: u64 = 60_000;
 const DECLARED_MAX: u64 = 2_000_000;
+/// The header is a signed number of 32 bits.
+const DELAY_MAX: u64 = (1 << 31) - 1;
 
 impl Options {
     pub(super) fn check(&self) -> Result<(), BenchError> {
@@ -46,6 +48,8 @@ impl Options {
             ("confirm", self.window.unwrap_or(1), 1, 10_000_000),
             ("rate", self.rate.unwrap_or(1), 1, 1_000_000_000),
             ("backlog", self.backlog_max, 1, 1_000_000_000),
+            ("delay", self.delay.map_or(1, |span| span.0), 1, DELAY_MAX),
+            ("delay", self.delay.map_or(1, |span| span.1), 1, DELAY_MAX),
             (
                 "messages",
                 self.message_count.unwrap_or(1),
@@ -133,6 +137,9 @@ impl Options {
         }
         if self.expiration.is_some() && self.queue_count > 256 {
             return refuse("--expiration goes with --queues 256 or fewer");
+        }
+        if self.delay.is_some() && self.exchange == ExchangeKind::Default {
+            return refuse("the default exchange cannot --delay; write --exchange direct");
         }
         if self.dead_queue_count > 0 && !self.exchange.copies() {
             return refuse("--dead-queues get copies of each message; write --exchange fanout");

@@ -23,6 +23,7 @@ const VALUED: &[(&str, &str)] = &[
     ("bindings", "N"),
     ("reach", "N"),
     ("expiration", "MS-MS"),
+    ("delay", "MS-MS"),
     ("size", "BYTES"),
     ("confirm", "N"),
     ("prefetch", "N"),
@@ -78,6 +79,7 @@ pub(super) struct Given {
     pub(super) apart: bool,
     pub(super) reach: Option<u64>,
     pub(super) expiration: Option<(u64, u64)>,
+    pub(super) delay: Option<(u64, u64)>,
     pub(super) body_bytes: Option<usize>,
     pub(super) persistent: Option<bool>,
     pub(super) window: Option<u64>,
@@ -205,7 +207,8 @@ impl Given {
             "exchange" => self.exchange = Some(exchange(value)?),
             "bindings" => self.binding_count = Some(number(name, value)?),
             "reach" => self.reach = Some(number(name, value)?),
-            "expiration" => self.expiration = Some(span(value)?),
+            "expiration" => self.expiration = Some(even_span(value)?),
+            "delay" => self.delay = Some(span(name, value)?),
             "size" => self.body_bytes = Some(crate::numbers::length(bytes(name, value)?)),
             "confirm" => self.window = Some(number(name, value)?),
             "prefetch" => self.prefetch_count = Some(narrow(name, number(name, value)?)?),
@@ -307,18 +310,32 @@ fn exchange(value: &str) -> Result<ExchangeKind, BenchError> {
         )
 }
 
-/// `5000` or `1000-5000`, of as many digits, so that messages have one length.
-fn span(value: &str) -> Result<(u64, u64), BenchError> {
-    let (least, most) = value.split_once('-').unwrap_or((value, value));
+/// `5000` or `1000-5000`.
+fn span(name: &str, value: &str) -> Result<(u64, u64), BenchError> {
+    let (least, most) = ends(value);
     let Some((first, last)) = least.parse().ok().zip(most.parse().ok()) else {
         return refuse(format!(
-            "--expiration {value:?} is no span of milliseconds; write --expiration 1000-5000"
+            "--{name} {value:?} is no span of milliseconds; write --{name} 1000-5000"
         ));
     };
-    if least.len() != most.len() || first > last {
-        return refuse("--expiration goes from less to more, both of as many digits");
+    if first > last {
+        return refuse(format!("--{name} goes from less to more"));
     }
     Ok((first, last))
+}
+
+/// The same, of as many digits, so that messages have one length.
+fn even_span(value: &str) -> Result<(u64, u64), BenchError> {
+    let span = span("expiration", value)?;
+    let (least, most) = ends(value);
+    if least.len() != most.len() {
+        return refuse("--expiration goes from less to more, both of as many digits");
+    }
+    Ok(span)
+}
+
+fn ends(value: &str) -> (&str, &str) {
+    value.split_once('-').unwrap_or((value, value))
 }
 
 fn acks(value: &str) -> Result<bool, BenchError> {

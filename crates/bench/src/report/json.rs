@@ -52,6 +52,7 @@ fn object(row: &Row) -> String {
     );
     fields.integer("latency_p50_ns", row.latency.map(|all| all.p50));
     fields.integer("latency_p99_ns", row.latency.map(|all| all.p99));
+    fields.integer("latency_p999_ns", row.latency.map(|all| all.p999));
     fields.integer("latency_max_ns", row.latency.map(|all| all.max));
     fields.decimal("own_cpu_share", row.own.map(|own| own.cpu));
     fields.decimal("own_cpu_micros_per_each", row.own_micros_per_done());

@@ -170,6 +170,7 @@ impl Shard {
             return false;
         }
         let mut pending = Pending::default();
+        self.make_room(turn, &held.targets);
         let intake = self.intake(turn, &held, false, &mut pending);
         if intake.refused_by.is_some() {
             // Its publisher has its confirm, and nobody else is there to be told.
