@@ -6,7 +6,7 @@
 
 use menzil_model::fact::{
     Binding, Destination, ExchangeDefinition, Packed, Packing, PolicyDefinition, QueueDefinition,
-    Returned, StoredEntry,
+    Ranges, Returned, StoredEntry, Why,
 };
 use menzil_model::{ExchangeId, Fact, Map, Name, QueueId, Sequence, Set};
 
@@ -46,6 +46,7 @@ struct FrozenQueue {
     plain: Vec<Item>,
     packed_tail: Packing,
     returned: Vec<Returned>,
+    dying: Vec<(Why, Ranges)>,
     window: Option<FrozenWindow>,
 }
 
@@ -97,6 +98,7 @@ impl FrozenQueue {
             plain,
             packed_tail,
             returned: queue.index.freeze_returned(),
+            dying: queue.freeze_dying(),
             window: queue.freeze_window(),
         })
     }
@@ -141,6 +143,9 @@ impl FrozenQueue {
         for entries in self.returned.chunks(RETURNED_AT_ONCE) {
             let entries = entries.to_vec();
             sink(&Fact::Returned { queue, entries });
+        }
+        for (why, ranges) in self.dying {
+            sink(&Fact::Dying { queue, why, ranges });
         }
         if let Some(window) = self.window {
             window.write(|keys| sink(&Fact::Seen { queue, keys }));
@@ -231,7 +236,7 @@ impl Shard {
         }
     }
 
-    fn durable_queues(&self) -> Vec<QueueId> {
+    pub(super) fn durable_queues(&self) -> Vec<QueueId> {
         let mut queues: Vec<_> = self
             .queues
             .iter()
@@ -259,7 +264,8 @@ impl Shard {
         let some = self.queues.some(from, QUEUES_LOOKED_AT)?;
         let bytes = some.map(|queue| {
             let arguments = queue.definition.arguments.as_bytes().len() as u64;
-            arguments + queue.index.packed_bytes() + SEEN_BYTES * queue.keys_remembered()
+            let noted = SEEN_BYTES * queue.keys_remembered() + DYING_BYTES * queue.dying_count();
+            arguments + queue.index.packed_bytes() + noted
         });
         Some(bytes.sum())
     }
@@ -279,6 +285,7 @@ impl Shard {
     /// Before a clean stop: writes how far deliveries really went, so that after the restart
     /// nothing is flagged redelivered that never went out.
     pub fn stop(&mut self, log: &mut dyn Log) {
+        self.note_dying();
         self.finish(log);
         for id in self.durable_queues() {
             let queue = self.queues.get(&id);
@@ -300,6 +307,9 @@ pub const QUEUES_LOOKED_AT: usize = 5000;
 
 /// Bytes of a key that a queue remembers.
 const SEEN_BYTES: u64 = 20;
+
+/// Bytes of an entry that waits to be dead-lettered, mostly.
+const DYING_BYTES: u64 = 16;
 
 /// An order of bindings that does not depend on how they came about, unless that says something.
 fn order_of<'a>(
