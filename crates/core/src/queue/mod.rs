@@ -39,7 +39,7 @@ pub(crate) use order::{Order, place_at, time_of};
 pub(crate) use page::{Form, Page};
 pub(crate) use settings::{
     Arguments, Asked, DeadLetters, DelayedRetry, Overflow, RetryKind, Settings, compared,
-    is_quorum, parse_expiration,
+    interval_of, is_quorum, parse_expiration,
 };
 pub(crate) use window::{FrozenWindow, Seen, Windows};
 

@@ -23,6 +23,7 @@ mod priorities;
 mod queues;
 mod replays;
 mod replies;
+mod retention_policies;
 mod returns;
 mod runs;
 mod stores;

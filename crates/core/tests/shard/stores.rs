@@ -14,7 +14,7 @@ pub(crate) fn retaining(
     assert_eq!(seen, [Seen::Reply(Reply::ExchangeDeclareOk)]);
 }
 
-/// An exchange that keeps so many messages.
+pub(crate) /// An exchange that keeps so many messages.
 pub(crate) fn keeping(world: &mut World, exchange: &str, kind: &str, messages: i32) {
     let kept = [("x-retain-messages", Value::I32(messages))];
     retaining(world, exchange, kind, &kept);
