@@ -14,13 +14,13 @@ pub(crate) fn retaining(
     assert_eq!(seen, [Seen::Reply(Reply::ExchangeDeclareOk)]);
 }
 
-pub(crate) /// An exchange that keeps so many messages.
+/// An exchange that keeps so many messages.
 pub(crate) fn keeping(world: &mut World, exchange: &str, kind: &str, messages: i32) {
     let kept = [("x-retain-messages", Value::I32(messages))];
     retaining(world, exchange, kind, &kept);
 }
 
-fn retained(world: &World) -> u64 {
+pub(crate) fn retained(world: &World) -> u64 {
     world.shard.summary().retained
 }
 
