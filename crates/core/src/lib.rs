@@ -15,6 +15,7 @@ mod deliveries;
 mod effect;
 mod equivalence;
 mod generated;
+mod headers;
 mod log;
 mod policy;
 mod queue;

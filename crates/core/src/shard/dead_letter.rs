@@ -40,6 +40,10 @@ const RETRY_AFTER: u64 = 1000;
 const REFUSED_MAX: usize = 4096;
 const REFUSED_BYTES_MAX: u64 = 64 << 20;
 
+/// Queues that are remembered because they refused another's: of more, the others try again
+/// by themselves.
+const WAITING_MAX: usize = 1024;
+
 /// The work that is left, and the room for it.
 #[derive(Debug, Default)]
 pub(super) struct Letters {
@@ -227,10 +231,16 @@ impl Shard {
         if let Some(dying) = queue.dying.as_deref_mut() {
             dying.put_off(turn.now + RETRY_AFTER);
         }
-        if let Some(by) = by.map(|by| (by, id))
-            && !self.letters.waiting.contains(&by)
-        {
-            self.letters.waiting.push(by);
+        if let Some(by) = by {
+            self.wait_for(by, id);
+        }
+    }
+
+    /// What a queue refused of another is tried again when it has room.
+    pub(super) fn wait_for(&mut self, by: QueueId, source: QueueId) {
+        let waiting = &self.letters.waiting;
+        if waiting.len() < WAITING_MAX && !waiting.contains(&(by, source)) {
+            self.letters.waiting.push((by, source));
         }
     }
 
@@ -252,11 +262,16 @@ impl Shard {
             !wakes
         });
         for source in woken {
-            let place = self.queues.place(&source);
-            if let Some(dying) = place.and_then(|place| self.dying_mut(source, place)) {
+            let Some(queue) = self.queues.get_mut(&source) else {
+                continue;
+            };
+            if let Some(dying) = queue.dying.as_deref_mut() {
                 dying.retry();
-                self.touch(source);
             }
+            if let Some(overdue) = queue.overdue.as_deref_mut() {
+                overdue.wake(id);
+            }
+            self.touch(source);
         }
     }
 
@@ -328,7 +343,7 @@ impl Shard {
                 return Move::Done;
             }
         };
-        if let Some(by) = intake.refused_by {
+        if let Some(by) = intake.refused_by.last().copied() {
             if waits {
                 return Move::Refused(Some(by));
             }
@@ -340,7 +355,7 @@ impl Shard {
             held.message,
             intake,
             &pending,
-            Some((settled, is_durable)),
+            (vec![settled], is_durable),
         );
         Move::Done
     }
@@ -394,10 +409,17 @@ impl Shard {
         let mut pending = Pending::default();
         self.make_room(turn, &held.targets);
         let intake = self.intake(turn, &held, atomic, &mut pending);
-        if intake.refused_by.is_some() {
+        if !intake.refused_by.is_empty() {
             self.counters.dead_letters_refused += 1;
         }
-        self.enter_letter(turn, id, held.message, intake, &pending, None);
+        self.enter_letter(
+            turn,
+            id,
+            held.message,
+            intake,
+            &pending,
+            (Vec::new(), false),
+        );
         true
     }
 
@@ -409,7 +431,7 @@ impl Shard {
         letter: Arc<Message>,
         intake: Intake,
         pending: &Pending,
-        also: Option<(Fact, bool)>,
+        also: (Vec<Fact>, bool),
     ) {
         if !intake.entries.is_empty() {
             self.counters.dead_lettered += 1;
