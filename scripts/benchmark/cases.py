@@ -32,6 +32,8 @@ class Case:
     timed: bool = True
     note: str = ""
     peer_rounds: int = 0
+    objects: int = 0
+    peer_objects: int = 0
     group: str = ""
     beside: str = ""
     takes: dict = dataclasses.field(default_factory=dict)
@@ -173,6 +175,8 @@ CASES = [
     ),
     routing("declare-bindings", "declare 10,000 mixed topic bindings, pipelined", "--scenario bindings", "declare", {"seconds": ("<=", 1)}, timed=False,
             peer_words="--scenario bindings --bindings 2000", note="RabbitMQ: 2,000", takes=took(1, 5)),
+    routing("import", "a start that imports 100,000 durable queues and their bindings, until it is ready", "", "import", {"ready_seconds": ("<=", 5)},
+            fresh=True, timed=False, kind="import", objects=100_000, peer_objects=2_000, note="RabbitMQ: 2,000", takes=took(5, 20)),
     *(
         routing(f"delete-{kind}", f"a confirm while a {kind} exchange with 100,000 bindings is deleted: the longest", f"--scenario delete-exchange --exchange {kind}", "held",
                 {"latency_max_ns": ("<=", 50_000_000)}, peer_words=f"--scenario delete-exchange --exchange {kind} --bindings 2000", note="RabbitMQ: 2,000",
@@ -193,7 +197,7 @@ CASES = [
     *(
         routing(f"copies-{queues}", f"persistent 2 KB messages, each to {queues} queue{'s' * (queues > 1)}, consumed",
                 f"--scenario confirm --size 2000 --exchange fanout --queues {queues} --consumers {queues} --ack-batch 50 --warmup 5 --seconds 5",
-                "curve", fresh=True, timed=False, takes=took(12, 14))
+                "curve", fresh=True, timed=False, peers=BOTH, takes=took(12, 14))
         for queues in (1, 2, 4, 8, 16, 32)
     ),
     # An ordinary client library.

@@ -347,7 +347,8 @@ def bindings(figures, drawn):
     return joined("## Bindings that come and go",
                   *(table(figures, section("declare"), mode, ["seconds", "per_second"], f"{mode}: s · bindings/s") for mode in ("pinned", "unpinned")),
                   *(table(figures, section("held"), mode, ["latency_max_ns", "latency_p99_ns"], f"{mode}: confirms one by one beside it: max ms · p99 µs")
-                    for mode in ("pinned", "unpinned")))
+                    for mode in ("pinned", "unpinned")),
+                  table(figures, section("import"), "unpinned", ["ready_seconds"], "an import: s, the start of the broker with it"))
 
 
 def lives(figures, drawn):
@@ -410,7 +411,9 @@ def foot(data, name):
     ]
     for case in (case for case in CASES if case.page == name):
         words = f"`{case.words}`" if case.words else ""
-        if case.kind == "recovery":
+        if case.kind == "import":
+            words = "nothing: `menzil server --definitions FILE`, until it is ready"
+        elif case.kind == "recovery":
             words += " `--keep`, then SIGKILL and a start"
         elif case.section in ON_DISK and words:
             words += " `--data-dir DIR`"

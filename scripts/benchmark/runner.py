@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "interop"))
 
 import broker as brokers  # noqa: E402
+import rawamqp  # noqa: E402
 
 brokers.READY_SECONDS = 900
 BROKER_CORE, GENERATOR_CORE = "0", "1"
@@ -52,13 +53,17 @@ class Menzil(brokers.Menzil):
 class RabbitMq(brokers.RabbitMq):
     """Debian's node without plugins, whose statistics would cost it."""
 
-    def __init__(self):
+    def __init__(self, definitions=None):
         super().__init__()
         self.ready_seconds = None
+        self.definitions = definitions
 
     def fresh(self):
         self._prepare()
         (self.folder / "plugins").write_text("[].\n")
+        if self.definitions:
+            with open(self.folder / "rabbitmq.conf", "a") as settings:
+                settings.write(f"load_definitions = {self.definitions}\n")
         self.start()
 
     def start(self):
@@ -110,7 +115,7 @@ class Runner:
     def node(self, case, peer):
         kind = MENZIL if peer == MENZIL else CLASSIC
         if case.fresh:
-            node = self.make(kind, case.settings)
+            node = self.make(kind, case.settings, self.definitions(case, peer))
             try:
                 node.fresh()
                 yield node
@@ -127,8 +132,27 @@ class Runner:
             self.shared.pop(kind).close()
             raise
 
-    def make(self, kind, settings):
-        return Menzil(self.binary, settings) if kind == MENZIL else RabbitMq()
+    def make(self, kind, settings, definitions=None):
+        if kind == MENZIL:
+            return Menzil(self.binary, settings | ({"definitions": definitions} if definitions else {}))
+        return RabbitMq(definitions)
+
+    def definitions(self, case, peer):
+        """A file with as many durable queues as the case wants, each bound once; `None` where it wants none."""
+        count = case.objects if peer == MENZIL else case.peer_objects
+        if not count:
+            return None
+        path = pathlib.Path(self.folder) / f"definitions-{count}.json"
+        queues = [{"name": f"import.{one}", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}} for one in range(count)]
+        exchange = {"name": "import", "vhost": "/", "type": "direct", "durable": True, "auto_delete": False, "internal": False, "arguments": {}}
+        bindings = [{"source": "import", "vhost": "/", "destination": queue["name"], "destination_type": "queue", "routing_key": queue["name"], "arguments": {}}
+                    for queue in queues]
+        everyone = {"user": "guest", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
+        # RabbitMQ makes no default user where it has a file to load.
+        guest = {"name": "guest", "password": "guest", "tags": "administrator"}
+        path.write_text(json.dumps({"vhosts": [{"name": "/"}], "exchanges": [exchange], "queues": queues, "bindings": bindings}
+                                   | ({} if peer == MENZIL else {"users": [guest], "permissions": [everyone]})))
+        return str(path)
 
     def run_bench(self, case, peer, node, pid, pinned):
         beside = [self.beside(case, pinned)]
@@ -166,6 +190,22 @@ class Runner:
             self.bench(["amqp", "--uri", uri(node), "--scenario", "drain", "--ack", "auto", "--name", "bench.recovery", "--existing",
                         "--messages", count] + case.words_for(peer)[4:], False)
         return {"ready_seconds": ready, "stored": stored["done"]}
+
+    def run_import(self, case, peer, node, pid, pinned):
+        """The last binding is tried, so that a file that was not read shows."""
+        count = case.objects if peer == MENZIL else case.peer_objects
+        client = rawamqp.Conn.open(f"{node.host}:{node.port}")
+        try:
+            channel = client.channel()
+            client.publish(channel, "import", f"import.{count - 1}", b"here")
+            got = client.call(channel, "basic.get", queue=f"import.{count - 1}", no_ack=True)
+        except (rawamqp.ChannelClosed, rawamqp.ConnectionClosed, rawamqp.Timeout) as failure:
+            raise CaseFailed(f"the import is not there: {failure}") from failure
+        finally:
+            client.abort()
+        if got.name != "basic.get-ok":
+            raise CaseFailed("the last binding of the import is not there")
+        return {"ready_seconds": node.ready_seconds}
 
     def run_lapin(self, case, peer, node, pid, pinned):
         command = prefix(pinned) + [str(self.lapin()), uri(node), str(self.seconds)] + ["quorum"] * (peer == QUORUM)

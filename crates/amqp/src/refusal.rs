@@ -112,6 +112,17 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
                 ]),
             )
         }
+        Refusal::UnknownArgument {
+            object,
+            argument,
+            known,
+        } => {
+            let what = join(&[b"'", argument.as_bytes(), b"' for ", &named(object)]);
+            (
+                Code::PreconditionFailed,
+                join(&[b"unknown argument ", &what, b": ", known.as_bytes()]),
+            )
+        }
         Refusal::InvalidProperty { object, property } => (
             Code::PreconditionFailed,
             join(&[
@@ -425,6 +436,15 @@ mod tests {
                 },
                 "406 PRECONDITION_FAILED - invalid arg 'x-message-ttl' for queue 'q' in vhost '/': \
                  {value_negative,-1}",
+            ),
+            (
+                Refusal::UnknownArgument {
+                    object: exchange(),
+                    argument: Name::from("x-retain-mesages"),
+                    known: "exchanges have x-retain-messages",
+                },
+                "406 PRECONDITION_FAILED - unknown argument 'x-retain-mesages' for exchange 'x' \
+                 in vhost '/': exchanges have x-retain-messages",
             ),
             (
                 Refusal::InvalidType {

@@ -9,6 +9,7 @@ use menzil_model::wire::Writer;
 use menzil_model::{Name, Properties, Table, Value};
 
 use crate::headers::rewrite_headers;
+use crate::own_arguments::mistaken;
 use crate::refusal::{Object, Refusal};
 
 const HEADER: &[u8] = b"x-delay";
@@ -69,11 +70,8 @@ pub(crate) fn check_delayed(
     match arguments.find(b"x-delayed") {
         None | Some(Value::Bool(_)) => {}
         Some(value) => {
-            return Err(Refusal::InvalidType {
-                object: object.clone(),
-                argument: Name::from("x-delayed"),
-                kind: value.type_name(),
-            });
+            let wanted = "true or false";
+            return Err(mistaken(object.clone(), "x-delayed", value, wanted));
         }
     }
     if kind != ExchangeKind::Delayed {

@@ -17,6 +17,7 @@ mod equivalence;
 mod generated;
 mod headers;
 mod log;
+mod own_arguments;
 mod policy;
 mod queue;
 mod refusal;

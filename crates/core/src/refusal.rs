@@ -96,6 +96,15 @@ pub enum Refusal {
         /// The argument.
         argument: Name,
     },
+    /// An argument that begins as this broker's own do and is none of them.
+    UnknownArgument {
+        /// What was declared, bound or consumed.
+        object: Object,
+        /// The argument.
+        argument: Name,
+        /// Who has which, in words.
+        known: &'static str,
+    },
     /// A queue of its type cannot be that.
     InvalidProperty {
         /// What was declared.

@@ -16,6 +16,7 @@ use menzil_model::{Name, QueueId, Sequence, Table, Value};
 
 use crate::command::ChannelKey;
 use crate::effect::Reply;
+use crate::own_arguments::mistaken;
 use crate::queue::{Scanned, place_at};
 use crate::refusal::{Object, Refusal};
 use crate::store::{Retention, milliseconds_of};
@@ -47,13 +48,13 @@ impl From {
         let Some(value) = arguments.find(ARGUMENT.as_bytes()) else {
             return Ok(None);
         };
-        let invalid = |reason: String| Refusal::InvalidArgument {
-            object: Object::Exchange(exchange.name.clone()),
-            argument: Name::from(ARGUMENT),
-            reason,
-        };
+        let object = || Object::Exchange(exchange.name.clone());
         if Retention::of(exchange).is_none() {
-            return Err(invalid("nothing_retained".to_owned()));
+            return Err(Refusal::InvalidArgument {
+                object: object(),
+                argument: Name::from(ARGUMENT),
+                reason: NOTHING_KEPT.to_owned(),
+            });
         }
         let from = match (value, value.as_integer()) {
             (Value::LongString(b"first"), _) => Some(Self::First),
@@ -62,19 +63,18 @@ impl From {
                 milliseconds_of(text).map(|ago| Self::Time(now.saturating_sub(ago)))
             }
             (Value::Timestamp(seconds), _) => Some(Self::Time(seconds.saturating_mul(1000))),
-            (_, Some(number)) => match u64::try_from(number) {
-                Ok(count) => Some(Self::Last(count)),
-                Err(_) => return Err(invalid(format!("{{value_negative,{number}}}"))),
-            },
-            (other, None) => {
-                let kind = other.type_name();
-                return Err(invalid(format!("{{unacceptable_type,{kind}}}")));
-            }
+            (_, Some(number)) => u64::try_from(number).ok().map(Self::Last),
+            (_, None) => None,
         };
         from.map(Some)
-            .ok_or_else(|| invalid("invalid_replay_from".to_owned()))
+            .ok_or_else(|| mistaken(object(), ARGUMENT, value, WANTED))
     }
 }
+
+const WANTED: &str = "first, last, a count, a timestamp, or an interval such as 1h";
+
+const NOTHING_KEPT: &str = "the exchange keeps nothing: it needs x-retain-messages, \
+x-retain-bytes or x-retain-age";
 
 /// By queue, and in a queue with priorities by priority.
 pub(crate) type AllFound = BTreeMap<(QueueId, u8), Found>;
@@ -200,17 +200,18 @@ mod tests {
         ] {
             assert_eq!(read(value, true), Ok(Some(expected)), "{value:?}");
         }
-        for (value, term) in [
-            (Value::LongString(b"next"), "invalid_replay_from"),
-            (Value::LongString(b""), "invalid_replay_from"),
-            (Value::LongString(b"5"), "invalid_replay_from"),
-            (Value::I32(-1), "{value_negative,-1}"),
-            (Value::Bool(true), "{unacceptable_type,bool}"),
-            (Value::F64(1.0), "{unacceptable_type,double}"),
+        for (value, given) in [
+            (Value::LongString(b"next"), "\"next\""),
+            (Value::LongString(b""), "\"\""),
+            (Value::LongString(b"5"), "\"5\""),
+            (Value::I32(-1), "-1"),
+            (Value::Bool(true), "true"),
+            (Value::F64(1.0), "1.0"),
         ] {
-            assert_eq!(read(value, true), Err(term.to_owned()), "{value:?}");
+            let words = format!("it is {given}, and must be {WANTED}");
+            assert_eq!(read(value, true), Err(words), "{value:?}");
         }
         let nothing = read(Value::LongString(b"first"), false);
-        assert_eq!(nothing, Err("nothing_retained".to_owned()));
+        assert_eq!(nothing, Err(NOTHING_KEPT.to_owned()));
     }
 }

@@ -155,7 +155,7 @@ def test_a_group_header_is_a_text(conn, name, bystander):
     channel, queue = conn.channel(), name()
     conn.send(channel, "queue.declare", queue=queue, durable=True, arguments={"x-group-header": 5})
     conn.expect_close(channel, 406, f"PRECONDITION_FAILED - invalid arg 'x-group-header' for queue '{queue}' in vhost "
-                                    "'/': {unacceptable_type,signedint}")
+                                    "'/': it is 5, and must be the name of a header, a text of 1 to 255 bytes")
 
 
 def test_what_waited_to_be_tried_again_goes_on_with_its_group(conn, connect, name):

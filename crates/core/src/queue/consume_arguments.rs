@@ -3,6 +3,7 @@
 use menzil_model::{Name, Table};
 
 use super::settings::Arguments;
+use crate::own_arguments::{Holder, check_own};
 use crate::refusal::{Object, Refusal};
 
 /// See the module.
@@ -40,6 +41,7 @@ impl ConsumeArguments {
                 kind: queue_type,
             });
         }
+        check_own(Holder::Consumer, table, &Object::Queue(queue.clone()))?;
         Ok(Self {
             priority: i64::try_from(priority).unwrap_or(most),
             timeout,

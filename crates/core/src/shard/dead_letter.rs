@@ -362,7 +362,7 @@ impl Shard {
 
     /// Lets consumers take what entered these queues in this turn, and lets go what is past its
     /// time: that is in the way of nothing that comes now.
-    fn make_room(&mut self, turn: &mut Turn<'_>, targets: &[QueueId]) {
+    pub(super) fn make_room(&mut self, turn: &mut Turn<'_>, targets: &[QueueId]) {
         for id in targets {
             let Some(place) = self.queues.place(id) else {
                 continue;

@@ -311,6 +311,7 @@ impl Shard {
             return Sent::NoRoom;
         }
         let mut pending = Pending::default();
+        self.make_room(turn, &held.targets);
         let intake = self.intake(turn, held, way.atomic, &mut pending);
         let left = self.left_of(&intake, way.atomic);
         let notes = Notes::of(&held.message).with_queues_left(&left);

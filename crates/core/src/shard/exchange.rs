@@ -9,6 +9,7 @@ use crate::delay::check_delayed;
 use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag, compare_text};
 use crate::log::Log;
+use crate::own_arguments::{Holder, check_own, mistaken};
 use crate::refusal::{Object, Refusal};
 use crate::replay::Asker;
 use crate::store::Retention;
@@ -369,6 +370,7 @@ pub(super) fn check_new_exchange(declare: &ExchangeDeclare) -> Result<ExchangeKi
         return Err(Refusal::ReservedPrefix(object));
     }
     check_arguments(&declare.arguments, &object)?;
+    check_own(Holder::Exchange, &declare.arguments, &object)?;
     let routes_as = check_delayed(kind, &declare.arguments, &object)?;
     check_exchange(routes_as, &declare.arguments, &object)?;
     Retention::read(kind, &declare.arguments, || object.clone())?;
@@ -390,17 +392,21 @@ fn kind_of(name: &Name) -> Result<ExchangeKind, Refusal> {
 
 fn check_arguments(arguments: &Table, object: &Object) -> Result<(), Refusal> {
     for (name, value) in arguments.fields() {
-        let fits = match name {
-            b"alternate-exchange" => matches!(value, Value::LongString(_)),
-            b"atomic-routing" => matches!(value, Value::Bool(_)),
-            _ => true,
-        };
-        if !fits {
-            return Err(Refusal::InvalidType {
-                object: object.clone(),
-                argument: Name::cut(name),
-                kind: value.type_name(),
-            });
+        match (name, value) {
+            (b"alternate-exchange", Value::LongString(_)) | (b"atomic-routing", Value::Bool(_)) => {
+            }
+            (b"alternate-exchange", _) => {
+                return Err(Refusal::InvalidType {
+                    object: object.clone(),
+                    argument: Name::cut(name),
+                    kind: value.type_name(),
+                });
+            }
+            (b"atomic-routing", _) => {
+                let wanted = "true or false";
+                return Err(mistaken(object.clone(), "atomic-routing", value, wanted));
+            }
+            _ => {}
         }
     }
     Ok(())

@@ -155,10 +155,7 @@ impl Shard {
                 }
             }
         }
-        if self.policies.is_empty() {
-            return;
-        }
-        // A crash may have come before a limit was enforced.
+        // What was out counts again, and a crash may have come before a limit was enforced.
         let over = self.queues.iter().filter(|(id, queue)| {
             !id.is_store() && queue.settings.overflow == Overflow::DropHead && queue.is_over(0, 0)
         });

@@ -10,6 +10,7 @@ use crate::command::{ChannelKey, DIRECT_REPLY_TO, QueueBind, QueueDeclare};
 use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag};
 use crate::generated::generated_name;
+use crate::own_arguments::{Holder, check_own};
 use crate::queue::{Queue, Settings, compared, is_quorum};
 use crate::refusal::{Object, Refusal};
 use crate::replay::Asker;
@@ -406,7 +407,8 @@ pub(super) fn check_new_queue(declare: &QueueDeclare) -> Result<(), Refusal> {
     if is_quorum(&declare.arguments) {
         check_quorum(&declare.queue, declare)?;
     }
-    Ok(())
+    let object = Object::Queue(declare.queue.clone());
+    check_own(Holder::Queue, &declare.arguments, &object)
 }
 
 /// What RabbitMQ does not let a quorum queue be.

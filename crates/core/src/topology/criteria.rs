@@ -6,6 +6,7 @@ use menzil_model::{Table, Value};
 
 use super::term::Term;
 use super::weight::{check_hash_arguments, check_key};
+use crate::own_arguments::{Holder, check_own};
 use crate::refusal::{Object, Refusal};
 use crate::replay;
 
@@ -74,11 +75,23 @@ pub fn check_binding(
     arguments: &Table,
 ) -> Result<(), Refusal> {
     check_key(exchange, destination, key)?;
+    // With x, such names are headers that messages may have.
+    if exchange.routes_as() != ExchangeKind::Headers || !Criteria::of(arguments).with_x {
+        check_own_of_binding(exchange, arguments)?;
+    }
     replay::From::read(arguments, exchange, 0)?;
     if exchange.routes_as() == ExchangeKind::Headers {
         check_match(arguments)?;
     }
     Ok(())
+}
+
+fn check_own_of_binding(exchange: &ExchangeDefinition, arguments: &Table) -> Result<(), Refusal> {
+    if arguments.as_bytes().is_empty() {
+        return Ok(());
+    }
+    let object = Object::Exchange(exchange.name.clone());
+    check_own(Holder::Binding, arguments, &object)
 }
 
 fn check_match(arguments: &Table) -> Result<(), Refusal> {

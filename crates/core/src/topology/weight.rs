@@ -5,6 +5,7 @@ use menzil_model::fact::{Destination, ExchangeDefinition, ExchangeKind};
 use menzil_model::{Name, Table, Value};
 
 use super::term::Term;
+use crate::own_arguments::mistaken;
 use crate::refusal::{Object, Refusal};
 
 /// What of a message a consistent hash exchange hashes.
@@ -77,19 +78,20 @@ pub(crate) fn check_hash_arguments(arguments: &Table, object: &Object) -> Result
         }
         _ => {}
     }
-    match arguments.find(MAX_WEIGHT) {
-        Some(value) if weight_max_of(value).is_none() => Err(Refusal::InvalidArgument {
-            object: object.clone(),
-            argument: Name::cut(MAX_WEIGHT),
-            reason: format!("{} is no weight from 1 to {WEIGHT_MAX}", Term(value)),
-        }),
+    match arguments.find(MAX_WEIGHT.as_bytes()) {
+        Some(value) if weight_max_of(value).is_none() => {
+            let wanted = format!("a whole number from 1 to {WEIGHT_MAX}");
+            Err(mistaken(object.clone(), MAX_WEIGHT, value, &wanted))
+        }
         _ => Ok(()),
     }
 }
 
 /// The argument `x-max-weight`: what is above counts as it.
 pub(crate) fn weight_max(arguments: &Table) -> u16 {
-    let given = arguments.find(MAX_WEIGHT).and_then(weight_max_of);
+    let given = arguments
+        .find(MAX_WEIGHT.as_bytes())
+        .and_then(weight_max_of);
     given.unwrap_or(WEIGHT_MAX)
 }
 
@@ -145,7 +147,7 @@ const WEIGHT_MAX: u16 = 10_000;
 
 const HEADER: &[u8] = b"hash-header";
 const PROPERTY: &[u8] = b"hash-property";
-const MAX_WEIGHT: &[u8] = b"x-max-weight";
+const MAX_WEIGHT: &str = "x-max-weight";
 
 #[cfg(test)]
 mod tests {

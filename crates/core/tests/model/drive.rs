@@ -1,27 +1,29 @@
 //! The same steps for the shard, with a log that a crash cuts short.
 
+mod policies;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use menzil_core::testing::MemoryScratch;
 use menzil_core::{
-    ChannelKey, Command, Consume, Effect, Output, Publish, QueueBind, QueueDeclare, Rejection,
-    Reply, Request, Shard, ShardSettings,
+    ChannelKey, Command, Consume, Delay, Effect, Output, Publish, QueueBind, QueueDeclare,
+    Rejection, Reply, Request, Shard, ShardSettings,
 };
 use menzil_model::fact::Content;
-use menzil_model::{DeliveryTag, Fact, Message, Name, Properties, Table, Value};
+use menzil_model::{DeliveryTag, Fact, Message, Name, Properties, Sequence, Table, Value};
 
 use crate::naive::{Event, Host};
 use crate::plan::{
-    Arguments, CHANNELS, Exchange, Features, Mail, Overflow, Random, Step, To, Verdict,
+    Arguments, CHANNELS, Exchange, Features, Mail, Overflow, Policy, Random, Step, To, Verdict,
 };
-use crate::support::{World, arguments, body_of, key, name, references_of};
+use crate::support::{Seen, World, arguments, body_of, key, name, references_of};
 
 /// Steps that a crash may lose.
 const LOST_MAX: usize = 6;
 
-/// Twins that are followed at once.
-const HOSTS_MAX: usize = 24;
+/// Twins that are followed at once; where it may be more the case is over.
+const HOSTS_MAX: usize = 128;
 
 /// The shard beside its twin.
 pub(crate) struct Pair {
@@ -33,6 +35,8 @@ pub(crate) struct Pair {
     history: VecDeque<(usize, Vec<Host>)>,
     /// The log's length, and the state then.
     checkpoint: Option<(usize, Vec<Vec<u8>>)>,
+    /// There is too much that may have happened, and nothing is compared any more.
+    is_lost: bool,
 }
 
 impl Pair {
@@ -48,6 +52,7 @@ impl Pair {
             ..ShardSettings::default()
         };
         let mut world = World::with(settings);
+        declare_exchanges(&mut world);
         open_channels(&mut world);
         let host = Host::new(world.now);
         let mut pair = Self {
@@ -55,6 +60,7 @@ impl Pair {
             hosts: vec![host],
             history: VecDeque::new(),
             checkpoint: None,
+            is_lost: false,
         };
         pair.remember();
         pair
@@ -70,7 +76,7 @@ impl Pair {
 
     /// Does one step on both sides and compares. What makes no sense is left out.
     pub(crate) fn step(&mut self, step: &Step) -> Result<(), String> {
-        if !self.host().can(step) {
+        if self.is_lost || !self.host().can(step) {
             return Ok(());
         }
         match step {
@@ -83,6 +89,21 @@ impl Pair {
             }
             Step::Wait { milliseconds } => {
                 let effects = self.world.pass_time(*milliseconds);
+                self.compare(step, &effects)?;
+            }
+            Step::CancelDelay { nth } => {
+                let mut effects = self.cancel_delay(*nth);
+                effects.extend(self.world.pass_time(0));
+                self.compare(step, &effects)?;
+            }
+            Step::SetPolicy(policy) => {
+                let mut effects = self.set_policy(policy);
+                effects.extend(self.world.pass_time(0));
+                self.compare(step, &effects)?;
+            }
+            Step::ClearPolicy { name, is_operator } => {
+                let mut effects = self.clear_policy(*name, *is_operator);
+                effects.extend(self.world.pass_time(0));
                 self.compare(step, &effects)?;
             }
             Step::Declare { .. }
@@ -131,22 +152,27 @@ impl Pair {
         let mut why = String::new();
         for host in std::mem::take(&mut self.hosts) {
             match host.outcomes(step, &events) {
-                Ok(outcomes) => kept.extend(outcomes),
+                Ok(Some(outcomes)) => kept.extend(outcomes),
+                Ok(None) => self.is_lost = true,
                 Err(text) => why = text,
             }
         }
         let mut known = BTreeSet::new();
         kept.retain(|host| known.insert(host.signature()));
-        let counts = self.counts();
+        let found = (self.counts(), self.waiting());
+        let expected = |host: &Host| (host.counts(), host.waiting());
         if !kept.is_empty() {
             why = format!(
-                "(queue, ready, out, consumers) are {counts:?}, expected {:?}",
-                kept[0].counts()
+                "(queue, ready, out, consumers) and the times at which exchanges send on are {found:?}, expected {:?}",
+                expected(&kept[0])
             );
         }
-        kept.retain(|host| host.counts() == counts);
-        kept.truncate(HOSTS_MAX);
+        kept.retain(|host| expected(host) == found);
+        self.is_lost |= kept.len() > HOSTS_MAX;
         self.hosts = kept;
+        if self.is_lost {
+            return Ok(());
+        }
         if self.hosts.is_empty() {
             Err(why)
         } else {
@@ -167,6 +193,50 @@ impl Pair {
         let mut counts: Vec<_> = counts.collect();
         counts.sort_unstable();
         counts
+    }
+
+    /// What waits in the exchanges that delay.
+    fn delays(&self) -> Vec<(Exchange, Delay)> {
+        let all = Exchange::DELAYING.into_iter().flat_map(|exchange| {
+            let name = exchange_name(exchange).as_bytes();
+            let listed = self.world.shard.list_delays(name, Sequence(0), usize::MAX);
+            listed.unwrap().into_iter().map(move |one| (exchange, one))
+        });
+        all.collect()
+    }
+
+    fn waiting(&self) -> Vec<(Exchange, u64)> {
+        let all = self.delays().into_iter();
+        all.map(|(exchange, one)| (exchange, one.due_at)).collect()
+    }
+
+    fn cancel_delay(&mut self, nth: u64) -> Vec<Effect> {
+        let all = self.delays();
+        let (exchange, delay) = &all[(nth % all.len() as u64) as usize];
+        let (mut effects, world) = (Vec::new(), &mut self.world);
+        let name = exchange_name(*exchange).as_bytes();
+        let (shard, log) = (&mut world.shard, &mut world.log);
+        assert!(shard.cancel_delay(world.now, name, delay.id, log, &mut effects));
+        world.answered(effects)
+    }
+
+    fn set_policy(&mut self, policy: &Policy) -> Vec<Effect> {
+        let (mut effects, world) = (Vec::new(), &mut self.world);
+        let (now, policy) = (world.now, policies::definition(policy));
+        let done = (world.shard).set_policy(now, policy, &mut world.log, &mut effects);
+        done.unwrap();
+        world.shard.finish(&mut world.log);
+        effects
+    }
+
+    fn clear_policy(&mut self, policy: u8, is_operator: bool) -> Vec<Effect> {
+        let (mut effects, world) = (Vec::new(), &mut self.world);
+        let (now, name) = (world.now, policies::policy_name(policy));
+        let (shard, log) = (&mut world.shard, &mut world.log);
+        let done = shard.clear_policy(now, &name, is_operator, log, &mut effects);
+        done.unwrap();
+        world.shard.finish(&mut world.log);
+        effects
     }
 
     fn take_checkpoint(&mut self) {
@@ -237,11 +307,19 @@ impl Pair {
                     },
                 )]
             }
-            Step::Bind { queue, fanout, key } => {
-                vec![on(1, Request::QueueBind(bind(*queue, *fanout, *key)))]
+            Step::Bind {
+                queue,
+                exchange,
+                key,
+            } => {
+                vec![on(1, Request::QueueBind(bind(*queue, *exchange, *key)))]
             }
-            Step::Unbind { queue, fanout, key } => {
-                vec![on(1, Request::QueueUnbind(bind(*queue, *fanout, *key)))]
+            Step::Unbind {
+                queue,
+                exchange,
+                key,
+            } => {
+                vec![on(1, Request::QueueUnbind(bind(*queue, *exchange, *key)))]
             }
             Step::Publish { channel, mail } => {
                 vec![on(
@@ -368,20 +446,29 @@ impl Pair {
                 }
                 commands
             }
-            Step::Wait { .. } | Step::Checkpoint | Step::Crash { .. } | Step::Stop => Vec::new(),
+            Step::CancelDelay { .. }
+            | Step::SetPolicy(_)
+            | Step::ClearPolicy { .. }
+            | Step::Wait { .. }
+            | Step::Checkpoint
+            | Step::Crash { .. }
+            | Step::Stop => Vec::new(),
         }
     }
 
     fn publish(&self, mail: &Mail, body: &str) -> Request {
         let (exchange, routing_key) = match mail.to {
-            To::Queue(queue) => ("", queue_name(queue)),
-            To::Fanout => ("amq.fanout", Name::empty()),
-            To::Direct(key) => ("amq.direct", name(&key.to_string())),
+            To::Queue(queue) => (Exchange::Default, queue_name(queue)),
+            To::Fanout => (Exchange::Fanout, Name::empty()),
+            To::Direct(key) => (Exchange::Direct, name(&key.to_string())),
+            To::Later(key) => (Exchange::Later, name(&key.to_string())),
+            To::Slow => (Exchange::Slow, Name::empty()),
         };
         let id = mail.id.map(|id| id.to_string());
-        let headers = mail
-            .group
-            .map(|group| arguments(&[("group", Value::U8(group))]));
+        let group = mail.group.map(|group| ("group", Value::U8(group)));
+        let delay = mail.delay.map(|delay| ("x-delay", Value::U8(delay)));
+        let fields: Vec<_> = group.into_iter().chain(delay).collect();
+        let headers = (!fields.is_empty()).then(|| arguments(&fields));
         let expiration = mail.expiration.map(|time| time.to_string());
         let properties = Properties {
             delivery_mode: Some(if mail.persistent { 2 } else { 1 }),
@@ -395,7 +482,7 @@ impl Pair {
         properties.write(&mut bytes);
         let parts = body.as_bytes().chunks(self.world.settings.chunk_bytes);
         Request::Publish(Publish {
-            exchange: name(exchange),
+            exchange: name(exchange_name(exchange)),
             routing_key,
             mandatory: mail.mandatory,
             properties: Bytes::from(bytes),
@@ -403,10 +490,13 @@ impl Pair {
         })
     }
 
-    /// Takes what is left, and compares it.
-    pub(crate) fn end(mut self) -> Result<(), String> {
+    /// Takes what is left, and compares it. False where the case was not followed to its end.
+    pub(crate) fn end(mut self) -> Result<bool, String> {
         // What is out goes back where it was; consumers are gone.
         self.step(&Step::Stop)?;
+        if self.is_lost {
+            return Ok(false);
+        }
         let left: BTreeMap<u8, Vec<String>> = (self.host().drained().into_iter())
             .map(|queue| (queue, self.world.drain(&format!("q{queue}"))))
             .collect();
@@ -416,7 +506,7 @@ impl Pair {
                 self.host().all_ready()
             ));
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -470,14 +560,49 @@ fn queue_name(queue: u8) -> Name {
     name(&format!("q{queue}"))
 }
 
-fn bind(queue: u8, fanout: bool, key: u8) -> QueueBind {
+fn exchange_name(exchange: Exchange) -> &'static str {
+    match exchange {
+        Exchange::Default => "",
+        Exchange::Fanout => "amq.fanout",
+        Exchange::Direct => "amq.direct",
+        Exchange::Missing => "missing",
+        Exchange::Later => "later",
+        Exchange::Slow => "slow",
+    }
+}
+
+/// The exchanges that delay. They outlive every restart.
+fn declare_exchanges(world: &mut World) {
+    let later = arguments(&[
+        ("x-delayed-type", Value::LongString(b"direct")),
+        ("alternate-exchange", Value::LongString(b"amq.fanout")),
+    ]);
+    let slow = arguments(&[("x-delayed", Value::Bool(true))]);
+    for (exchange, kind, arguments) in [
+        (Exchange::Later, "x-delayed-message", later),
+        (Exchange::Slow, "fanout", slow),
+    ] {
+        let seen = world.declare_exchange(exchange_name(exchange), kind, arguments);
+        assert_eq!(seen, [Seen::Reply(Reply::ExchangeDeclareOk)]);
+    }
+}
+
+fn bind(queue: u8, exchange: Exchange, key: u8) -> QueueBind {
     QueueBind {
         queue: queue_name(queue),
-        exchange: name(if fanout { "amq.fanout" } else { "amq.direct" }),
+        exchange: name(exchange_name(exchange)),
         routing_key: name(&key.to_string()),
         nowait: false,
         arguments: Table::empty(),
     }
+}
+
+fn overflow_name(overflow: Overflow) -> Value<'static> {
+    Value::LongString(match overflow {
+        Overflow::DropHead => b"drop-head",
+        Overflow::Reject => b"reject-publish",
+        Overflow::RejectDead => b"reject-publish-dlx",
+    })
 }
 
 fn declare(queue: u8, durable: bool, of: &Arguments) -> Request {
@@ -493,25 +618,13 @@ fn declare(queue: u8, durable: bool, of: &Arguments) -> Request {
     number("x-max-priority", of.priorities.map(u64::from));
     number("x-deduplication-size", of.once.map(|once| once.0));
     number("x-deduplication-age", of.once.map(|once| once.1));
-    match of.overflow {
-        Overflow::DropHead => {}
-        Overflow::Reject => fields.push(("x-overflow", Value::LongString(b"reject-publish"))),
-        Overflow::RejectDead => {
-            fields.push(("x-overflow", Value::LongString(b"reject-publish-dlx")));
-        }
+    if of.overflow != Overflow::DropHead {
+        fields.push(("x-overflow", overflow_name(of.overflow)));
     }
     let key = of.dead.and_then(|dead| Some((dead.exchange, dead.key?)));
-    let key = key.map(|(exchange, key)| match exchange {
-        Exchange::Default => format!("q{key}"),
-        Exchange::Direct | Exchange::Fanout | Exchange::Missing => (key % 3).to_string(),
-    });
+    let key = key.map(|(exchange, key)| exchange.key(key));
     if let Some(dead) = of.dead {
-        let exchange: &[u8] = match dead.exchange {
-            Exchange::Default => b"",
-            Exchange::Fanout => b"amq.fanout",
-            Exchange::Direct => b"amq.direct",
-            Exchange::Missing => b"missing",
-        };
+        let exchange = exchange_name(dead.exchange).as_bytes();
         fields.push(("x-dead-letter-exchange", Value::LongString(exchange)));
     }
     if let Some(key) = &key {
@@ -551,10 +664,15 @@ fn events(effects: &[Effect]) -> Vec<Event> {
     events
 }
 
-/// The body, and what the headers say of its deaths.
+/// The body, and what the headers say of its delay and its deaths.
 fn text_of(message: &Message) -> String {
     let mut text = body_of(message);
     let properties = Properties::parse(message.properties()).unwrap();
+    let mut headers = properties.header_fields();
+    if let Some((_, delay)) = headers.find(|(name, _)| *name == b"x-delay") {
+        let delay = delay.as_integer().unwrap().to_string();
+        text += &[" delay ", &delay].concat();
+    }
     let mut headers = properties.header_fields();
     let Some((_, Value::Array(deaths))) = headers.find(|(name, _)| *name == b"x-death") else {
         return text;

@@ -29,8 +29,8 @@ use crate::plan::{Features, Step, plan};
 /// Operations of one case: few enough to be looked at, enough for much to have happened.
 const CASE: usize = 250;
 
-/// What went wrong, and at which step.
-fn run(seed: u64, steps: &[Step]) -> Result<(), (usize, String)> {
+/// Whether it was followed to its end, or what went wrong, and at which step.
+fn run(seed: u64, steps: &[Step]) -> Result<bool, (usize, String)> {
     let mut at = 0;
     let done = catch_unwind(AssertUnwindSafe(|| {
         let mut pair = Pair::new(seed);
@@ -68,10 +68,11 @@ fn shrunk(seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
     steps
 }
 
-fn check(seed: u64, features: Features) {
+fn check(seed: u64, features: Features) -> bool {
     let mut steps = plan(seed, CASE, features);
-    let Err((at, why)) = run(seed, &steps) else {
-        return;
+    let (at, why) = match run(seed, &steps) {
+        Ok(is_followed) => return is_followed,
+        Err(failed) => failed,
     };
     steps.truncate(at + 1);
     println!("seed {seed}, step {at}: {why}");
@@ -97,7 +98,9 @@ fn a_virtual_host_does_what_its_naive_twin_does() {
     let cases = operations.div_ceil(CASE as u64);
     let features = features();
     println!("seed {first}, {operations} operations, {features:?}");
-    for seed in first..first + cases {
-        check(seed, features);
-    }
+    let followed = (first..first + cases).filter(|seed| check(*seed, features));
+    let followed = followed.count() as u64;
+    println!("{cases} cases of {CASE} operations, {followed} of them to their ends");
+    // The others come to more that may have happened than can be followed.
+    assert!(followed * 10 >= cases * 9);
 }

@@ -4,15 +4,19 @@
 //! says, delivery by delivery. Which of several consumers has its turn is not said, only which
 //! ones may have it.
 
+mod delays;
+mod letter;
+mod policies;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::plan::{Arguments, CHANNELS, Exchange, Mail, Overflow, Step, To, Verdict};
+use self::delays::Waiting;
+use self::letter::{Letter, Reason};
+use self::policies::Settings;
+use crate::plan::{Arguments, CHANNELS, Exchange, Mail, Overflow, Policy, Step, Verdict};
 
 /// States on the way through a step that are looked at.
 const ORDERS_MAX: usize = 2000;
-
-/// Stands among the queues for messages that queues refused.
-const REFUSED: u8 = u8::MAX;
 
 /// What came out, as far as it is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +71,8 @@ pub(crate) struct Queue {
     pub(crate) number: u64,
     pub(crate) durable: bool,
     pub(crate) arguments: Arguments,
+    /// What comes of them and of policies.
+    settings: Settings,
     pub(crate) ready: BTreeMap<Place, Entry>,
     pub(crate) out: BTreeMap<Place, Entry>,
     consumers: Vec<Consumer>,
@@ -99,8 +105,8 @@ struct Channel {
 pub(crate) struct Host {
     pub(crate) now: u64,
     pub(crate) queues: BTreeMap<u8, Queue>,
-    /// Fanout or direct, its key, the queue.
-    bindings: BTreeSet<(bool, u8, u8)>,
+    /// Exchange, key, queue.
+    bindings: BTreeSet<(Exchange, u8, u8)>,
     channels: BTreeMap<u16, Channel>,
     next: u64,
     /// What is left to be seen of a step.
@@ -109,89 +115,22 @@ pub(crate) struct Host {
     dying: VecDeque<u8>,
     /// Messages that a queue refused and dead-letters.
     refused: VecDeque<(u8, Letter)>,
+    waiting: Vec<Waiting>,
+    /// A queue refused a message that was due. It is not followed when that is tried again:
+    /// `shard/due.rs` is about it.
+    is_refused_when_due: bool,
+    policies: Vec<Policy>,
 }
 
-/// A message as it is published, or dead-lettered.
-#[derive(Clone, Debug)]
-struct Letter {
-    mail: Mail,
-    body: String,
-    key: String,
-    deaths: Vec<Death>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Death {
-    queue: u8,
-    reason: Reason,
-    count: u64,
-}
-
+/// From where a message is to be sent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    Expired,
-    Rejected,
-    MaxLength,
-    DeliveryLimit,
-}
-
-impl Letter {
-    fn new(mail: &Mail, body: &str) -> Self {
-        let key = match mail.to {
-            To::Queue(queue) => format!("q{queue}"),
-            To::Fanout => String::new(),
-            To::Direct(key) => key.to_string(),
-        };
-        Self {
-            mail: *mail,
-            body: body.to_owned(),
-            key,
-            deaths: Vec::new(),
-        }
-    }
-
-    /// Dies in that queue, once more.
-    fn die(&mut self, queue: u8, reason: Reason) {
-        let same = self
-            .deaths
-            .iter()
-            .position(|death| (death.queue, death.reason) == (queue, reason));
-        let before = same.map_or(0, |at| self.deaths.remove(at).count);
-        self.deaths.insert(
-            0,
-            Death {
-                queue,
-                reason,
-                count: before + 1,
-            },
-        );
-    }
-
-    /// Whether it went round to that queue without anybody's doing.
-    fn is_cycle(&self, queue: u8) -> bool {
-        let Some(at) = self.deaths.iter().position(|death| death.queue == queue) else {
-            return false;
-        };
-        self.deaths[0].reason != Reason::Rejected
-            && self.deaths[..=at]
-                .iter()
-                .all(|death| death.reason != Reason::Rejected)
-    }
-
-    /// The body, and what the headers say of its deaths.
-    fn text(&self) -> String {
-        let word = |reason| match reason {
-            Reason::Expired => "expired",
-            Reason::Rejected => "rejected",
-            Reason::MaxLength => "maxlen",
-            Reason::DeliveryLimit => "delivery_limit",
-        };
-        let deaths = self
-            .deaths
-            .iter()
-            .map(|one| format!(" q{} {} {}", one.queue, word(one.reason), one.count));
-        self.body.clone() + &deaths.collect::<String>()
-    }
+enum Source {
+    /// A queue in which it died.
+    Queue(u8),
+    /// The queue that refused it.
+    Refused,
+    /// An exchange in which it waited until now.
+    Delay(Exchange),
 }
 
 type Checked = Result<(), String>;
@@ -207,6 +146,9 @@ impl Host {
             events: VecDeque::new(),
             dying: VecDeque::new(),
             refused: VecDeque::new(),
+            waiting: Vec::new(),
+            is_refused_when_due: false,
+            policies: Vec::new(),
         };
         host.open_channels();
         host
@@ -263,7 +205,15 @@ impl Host {
     pub(crate) fn can(&self, step: &Step) -> bool {
         let is_there = |queue: &u8| self.queues.contains_key(queue);
         match step {
-            Step::Declare { queue, .. } => !is_there(queue),
+            Step::Declare {
+                queue, arguments, ..
+            } => !is_there(queue) && self.settings_of(*queue, arguments).are_followed(),
+            Step::SetPolicy(policy) => self.with_policy(policy).can_be_followed(),
+            Step::ClearPolicy { name, is_operator } => {
+                let is_it = |one: &Policy| (one.name, one.is_operator) == (*name, *is_operator);
+                self.policies.iter().any(is_it)
+                    && self.without_policy(*name, *is_operator).can_be_followed()
+            }
             Step::Delete { queue } | Step::Purge { queue } | Step::Get { queue, .. } => {
                 is_there(queue)
             }
@@ -278,6 +228,7 @@ impl Host {
                         .any(is_known)
             }
             Step::Cancel { nth } => self.nth_consumer(*nth).is_some(),
+            Step::CancelDelay { .. } => !self.waiting.is_empty(),
             Step::Settle { channel, nth, .. } => self.nth_tag(*channel, *nth).is_some(),
             Step::Publish { .. }
             | Step::Transaction { .. }
@@ -292,8 +243,13 @@ impl Host {
     }
 
     /// Does it, and compares what came of it. Which of several messages dies first is not said:
-    /// what may have become of the host is all that fits.
-    pub(crate) fn outcomes(&self, step: &Step, events: &[Event]) -> Result<Vec<Self>, String> {
+    /// what may have become of the host is all that fits, `None` where that is too much to be
+    /// followed.
+    pub(crate) fn outcomes(
+        &self,
+        step: &Step,
+        events: &[Event],
+    ) -> Result<Option<Vec<Self>>, String> {
         let mut start = self.clone();
         start.events = events.to_vec().into();
         start.carry_out(step)?;
@@ -307,10 +263,20 @@ impl Host {
                 .any(|event| matches!(event, Event::Delivered { .. }));
             let early = if reads { host.pending() } else { Vec::new() };
             // The same of groups: what is over the limit goes while the next one is read.
-            let may_shed = |queue: &Queue| queue.arguments.groups && queue.arguments.dead.is_some();
+            let may_shed = |queue: &Queue| queue.arguments.groups && queue.settings.dead.is_some();
             if reads && host.queues.values().any(may_shed) {
                 let mut next = host.clone();
                 next.expire();
+                if next.signature() != host.signature() {
+                    open.push(next);
+                }
+            }
+            // And what has no consumer that gets more goes when its time is over.
+            if reads {
+                let mut next = host.clone();
+                for queue in next.idle() {
+                    next.expire_in(queue);
+                }
                 if next.signature() != host.signature() {
                     open.push(next);
                 }
@@ -324,15 +290,15 @@ impl Host {
             if !known.insert(host.signature()) {
                 continue;
             }
-            if pending.is_empty() {
+            if pending.is_empty() && !host.is_refused_when_due {
                 match host.finish() {
                     Ok(()) => done.push(host),
                     Err(text) => why = text,
                 }
                 continue;
             }
-            if known.len() > ORDERS_MAX {
-                break;
+            if known.len() > ORDERS_MAX || host.is_refused_when_due {
+                return Ok(None);
             }
             for source in pending {
                 let mut next = host.clone();
@@ -340,7 +306,11 @@ impl Host {
                 open.push(next);
             }
         }
-        if done.is_empty() { Err(why) } else { Ok(done) }
+        if done.is_empty() {
+            Err(why)
+        } else {
+            Ok(Some(done))
+        }
     }
 
     fn carry_out(&mut self, step: &Step) -> Checked {
@@ -355,6 +325,7 @@ impl Host {
                     number,
                     durable: *durable,
                     arguments: arguments.clone(),
+                    settings: self.settings_of(*queue, arguments),
                     ready: BTreeMap::new(),
                     out: BTreeMap::new(),
                     consumers: Vec::new(),
@@ -375,12 +346,20 @@ impl Host {
                 let ready = std::mem::take(&mut self.queue(*queue).ready).len();
                 self.said(1, &format!("QueuePurgeOk {ready}"))
             }
-            Step::Bind { queue, fanout, key } => {
-                self.bindings.insert((*fanout, *key, *queue));
+            Step::Bind {
+                queue,
+                exchange,
+                key,
+            } => {
+                self.bindings.insert((*exchange, *key, *queue));
                 self.said(1, "QueueBindOk")
             }
-            Step::Unbind { queue, fanout, key } => {
-                self.bindings.remove(&(*fanout, *key, *queue));
+            Step::Unbind {
+                queue,
+                exchange,
+                key,
+            } => {
+                self.bindings.remove(&(*exchange, *key, *queue));
                 self.said(1, "QueueUnbindOk")
             }
             Step::Publish { channel, mail } => self.publish(*channel, mail),
@@ -465,6 +444,20 @@ impl Host {
                 self.end_leases();
                 Ok(())
             }
+            Step::CancelDelay { nth } => {
+                self.cancel_delay(*nth);
+                Ok(())
+            }
+            Step::SetPolicy(policy) => {
+                self.policies = self.with_policy(policy).policies;
+                self.apply_policies();
+                Ok(())
+            }
+            Step::ClearPolicy { name, is_operator } => {
+                self.policies = self.without_policy(*name, *is_operator).policies;
+                self.apply_policies();
+                Ok(())
+            }
             Step::Checkpoint => Ok(()),
             Step::Crash { .. } | Step::Stop => {
                 self.restart();
@@ -508,11 +501,11 @@ impl Host {
     }
 
     fn route(&self, exchange: Exchange, key: &str) -> Vec<u8> {
-        let bound = |fanout: bool| {
-            let all = self.bindings.iter().filter(move |one| one.0 == fanout);
-            let all = all.filter(|one| fanout || one.1.to_string() == key);
+        let bound = |to: Exchange, any_key: bool| {
+            let all = self.bindings.iter().filter(move |one| one.0 == to);
+            let all = all.filter(|one| any_key || one.1.to_string() == key);
             let all: BTreeSet<u8> = all.map(|one| one.2).collect();
-            all.into_iter().collect()
+            all.into_iter().collect::<Vec<u8>>()
         };
         match exchange {
             Exchange::Default => self
@@ -521,30 +514,38 @@ impl Host {
                 .copied()
                 .filter(|one| format!("q{one}") == key)
                 .collect(),
-            Exchange::Fanout => bound(true),
-            Exchange::Direct => bound(false),
+            Exchange::Fanout | Exchange::Slow => bound(exchange, true),
+            Exchange::Direct => bound(exchange, false),
+            Exchange::Later => {
+                let own = bound(exchange, false);
+                if own.is_empty() {
+                    bound(Exchange::Fanout, true)
+                } else {
+                    own
+                }
+            }
             Exchange::Missing => Vec::new(),
         }
-    }
-
-    fn targets(&self, letter: &Letter) -> Vec<u8> {
-        let exchange = match letter.mail.to {
-            To::Queue(_) => Exchange::Default,
-            To::Fanout => Exchange::Fanout,
-            To::Direct(_) => Exchange::Direct,
-        };
-        self.route(exchange, &letter.key)
     }
 
     fn publish(&mut self, channel: u16, mail: &Mail) -> Checked {
         let body = self.next_body(mail.padding);
         self.number();
         let letter = Letter::new(mail, &body);
-        let targets = self.targets(&letter);
-        if targets.is_empty() && mail.mandatory {
+        let exchange = Exchange::of(mail.to);
+        let targets = self.route(exchange, &letter.key);
+        let is_returned = targets.is_empty() && mail.mandatory;
+        if is_returned {
             self.said(channel, &format!("Return {body}"))?;
         }
-        let accepted = self.put(&targets, &letter);
+        let accepted = if is_returned {
+            true
+        } else if letter.waits_in(exchange) {
+            self.keep(exchange, letter);
+            true
+        } else {
+            self.put(&targets, &letter)
+        };
         let Some(last) = &mut self.channel(channel).confirms else {
             return Ok(());
         };
@@ -565,8 +566,8 @@ impl Host {
                 Taken::Duplicate => {}
                 Taken::Refused => {
                     accepted = false;
-                    let arguments = &self.queues[&queue].arguments;
-                    if arguments.overflow == Overflow::RejectDead && arguments.dead.is_some() {
+                    let settings = &self.queues[&queue].settings;
+                    if settings.overflow == Overflow::RejectDead && settings.dead.is_some() {
                         self.refused.push_back((queue, letter.clone()));
                     }
                 }
@@ -597,7 +598,7 @@ impl Host {
                 return Taken::Duplicate;
             }
         }
-        if of.arguments.overflow != Overflow::DropHead {
+        if of.settings.overflow != Overflow::DropHead {
             let all = before.iter().map(|one| one.body.len()).sum::<usize>() + body.len();
             let count = before.len() as u64 + 1;
             let is_over = of.is_over(of.ready.len() as u64 + count, of.bytes() + all as u64);
@@ -653,7 +654,7 @@ impl Host {
             let number = self.number();
             let of = self.queue(queue);
             let own = mail.expiration.filter(|_| is_new);
-            let ttl = [own, of.arguments.ttl].into_iter().flatten().min();
+            let ttl = [own, of.settings.ttl].into_iter().flatten().min();
             let durable = mail.persistent && of.durable;
             if let (Some(_), Some(id), true) = (of.arguments.once, mail.id, is_new) {
                 of.seen.push((id, now, durable));
@@ -672,7 +673,7 @@ impl Host {
             places.insert(place);
         }
         // Those that are dead-lettered go when consumers had theirs.
-        if self.queue(queue).arguments.dead.is_none() {
+        if self.queue(queue).settings.dead.is_none() {
             let taken = places.into_iter().take(appetite.min(1 << 20) as usize);
             let taken: BTreeSet<Place> = taken.collect();
             self.queue(queue).drop_head(&taken);
@@ -682,14 +683,21 @@ impl Host {
     fn transaction(&mut self, mails: &[Mail], commit: bool) -> Checked {
         let channel = CHANNELS;
         let mut entering: BTreeMap<u8, Vec<Letter>> = BTreeMap::new();
+        let mut kept: Vec<(Exchange, Letter)> = Vec::new();
         let (mut returned, mut refused) = (Vec::new(), false);
         for mail in mails {
             let body = self.next_body(mail.padding);
             self.number();
             let letter = Letter::new(mail, &body);
-            let targets = self.targets(&letter);
+            let exchange = Exchange::of(mail.to);
+            let targets = self.route(exchange, &letter.key);
             if targets.is_empty() && mail.mandatory {
                 returned.push(format!("Return {body}"));
+                continue;
+            }
+            if letter.waits_in(exchange) {
+                kept.push((exchange, letter));
+                continue;
             }
             for queue in targets {
                 let before = entering.entry(queue).or_default();
@@ -700,6 +708,7 @@ impl Host {
                 }
             }
         }
+        entering.retain(|_, letters| !letters.is_empty());
         if !commit {
             return self.said(channel, "TxRollbackOk");
         }
@@ -710,6 +719,9 @@ impl Host {
         }
         for (queue, letters) in entering {
             self.enter(queue, letters);
+        }
+        for (exchange, letter) in kept {
+            self.keep(exchange, letter);
         }
         for returned in returned {
             self.said(channel, &returned)?;
@@ -779,7 +791,7 @@ impl Host {
         }
         let mut entry = queue.out.remove(&out.place).unwrap();
         queue.choose_active();
-        if let (Verdict::Fail, Some(max)) = (verdict, queue.arguments.failures) {
+        if let (Verdict::Fail, Some(max)) = (verdict, queue.settings.failures) {
             entry.failed += 1;
             if entry.failed > max {
                 self.end(out.queue, vec![entry], Reason::DeliveryLimit);
@@ -791,7 +803,7 @@ impl Host {
             Verdict::Reject => self.end(out.queue, vec![entry], Reason::Rejected),
             Verdict::Requeue | Verdict::Fail => {
                 queue.ready.insert(out.place, entry);
-                if queue.arguments.dead.is_none() {
+                if queue.settings.dead.is_none() {
                     queue.drop_head(&BTreeSet::new());
                 }
             }
@@ -801,7 +813,7 @@ impl Host {
     /// Entries leave their queue unacknowledged.
     fn end(&mut self, queue: u8, entries: Vec<Entry>, reason: Reason) {
         let of = self.queue(queue);
-        if of.arguments.dead.is_none() || entries.is_empty() {
+        if of.settings.dead.is_none() || entries.is_empty() {
             return;
         }
         of.dying
@@ -832,56 +844,84 @@ impl Host {
 
     /// What is past its time goes, and of queues that dead-letter what is over the limit.
     fn expire(&mut self) {
-        let now = self.now;
         let queues: Vec<u8> = self.queues.keys().copied().collect();
         for queue in queues {
-            let of = self.queue(queue);
-            let is_over = |entry: &Entry| entry.expires_at.is_some_and(|at| at <= now);
-            let ended: Vec<Place> = of
-                .ready
-                .iter()
-                .filter(|(_, one)| is_over(one))
-                .map(|(place, _)| *place)
-                .collect();
-            let ended = ended
-                .iter()
-                .map(|place| of.ready.remove(place).unwrap())
-                .collect();
-            self.end(queue, ended, Reason::Expired);
-            let of = self.queue(queue);
-            let mut over = Vec::new();
-            while of.arguments.overflow == Overflow::DropHead
-                && of.arguments.dead.is_some()
-                && of.is_over(of.ready.len() as u64, of.bytes())
-                && let Some((_, head)) = of.ready.pop_first()
-            {
-                over.push(head);
-            }
-            self.end(queue, over, Reason::MaxLength);
+            self.expire_in(queue);
         }
     }
 
-    /// One message goes through its dead-letter exchange.
-    fn bury(&mut self, source: u8) {
-        if source == REFUSED {
-            let (queue, letter) = self.refused.pop_front().unwrap();
-            self.send_on(queue, letter, Reason::MaxLength);
-            return;
+    fn expire_in(&mut self, queue: u8) {
+        let now = self.now;
+        let of = self.queue(queue);
+        let is_over = |entry: &Entry| entry.expires_at.is_some_and(|at| at <= now);
+        let ended: Vec<Place> = of
+            .ready
+            .iter()
+            .filter(|(_, one)| is_over(one))
+            .map(|(place, _)| *place)
+            .collect();
+        let ended = ended
+            .iter()
+            .map(|place| of.ready.remove(place).unwrap())
+            .collect();
+        self.end(queue, ended, Reason::Expired);
+        let of = self.queue(queue);
+        let mut over = Vec::new();
+        while of.settings.overflow == Overflow::DropHead
+            && of.settings.dead.is_some()
+            && of.is_over(of.ready.len() as u64, of.bytes())
+            && let Some((_, head)) = of.ready.pop_first()
+        {
+            over.push(head);
         }
-        let (entry, reason) = self.queue(source).dying.pop_front().unwrap();
-        self.send_on(source, entry.letter, reason);
+        self.end(queue, over, Reason::MaxLength);
+    }
+
+    /// Queues whose consumers get no more.
+    fn idle(&self) -> Vec<u8> {
+        let gets = |one: &Consumer| {
+            self.events.iter().any(|event| match event {
+                Event::Delivered {
+                    channel, consumer, ..
+                } => (*channel, consumer) == (one.channel, &one.tag),
+                _ => false,
+            })
+        };
+        let is_idle = |(_, queue): &(&u8, &Queue)| !queue.consumers.iter().any(gets);
+        let all = self.queues.iter().filter(is_idle);
+        all.map(|(id, _)| *id).collect()
+    }
+
+    /// One message goes on from there.
+    fn bury(&mut self, source: Source) {
+        match source {
+            Source::Refused => {
+                let (queue, letter) = self.refused.pop_front().unwrap();
+                self.send_on(queue, letter, Reason::MaxLength);
+            }
+            Source::Queue(queue) => {
+                let (entry, reason) = self.queue(queue).dying.pop_front().unwrap();
+                self.send_on(queue, entry.letter, reason);
+            }
+            Source::Delay(exchange) => self.send_due(exchange),
+        }
     }
 
     fn send_on(&mut self, queue: u8, mut letter: Letter, reason: Reason) {
-        let Some(dead) = self.queues.get(&queue).and_then(|of| of.arguments.dead) else {
+        let Some(dead) = self
+            .queues
+            .get(&queue)
+            .and_then(|of| of.settings.dead.clone())
+        else {
             return;
         };
         letter.die(queue, reason);
         if let Some(key) = dead.key {
-            letter.key = match dead.exchange {
-                Exchange::Default => format!("q{key}"),
-                Exchange::Direct | Exchange::Fanout | Exchange::Missing => (key % 3).to_string(),
-            };
+            letter.key = key;
+        }
+        if letter.waits_in(dead.exchange) {
+            self.keep(dead.exchange, letter);
+            return;
         }
         let mut targets = self.route(dead.exchange, &letter.key);
         targets.retain(|target| !letter.is_cycle(*target));
@@ -891,7 +931,7 @@ impl Host {
     fn end_leases(&mut self) {
         let now = self.now;
         let ended = |queue: &Queue| {
-            let lease = queue.arguments.expires;
+            let lease = queue.settings.expires;
             queue.consumers.is_empty() && lease.is_some_and(|time| queue.used_at + time <= now)
         };
         let gone: Vec<u8> = self
@@ -907,18 +947,20 @@ impl Host {
     }
 
     /// Consumers take what they can, and what is past its time goes. Tells what may be next.
-    fn advance(&mut self) -> Vec<u8> {
+    fn advance(&mut self) -> Vec<Source> {
         self.deliver_all();
         self.expire();
         self.pending()
     }
 
     /// From where something is to be dead-lettered.
-    fn pending(&mut self) -> Vec<u8> {
+    fn pending(&mut self) -> Vec<Source> {
         let queues = &self.queues;
         (self.dying).retain(|queue| queues.get(queue).is_some_and(|of| !of.dying.is_empty()));
-        let refused = (!self.refused.is_empty()).then_some(REFUSED);
-        self.dying.iter().copied().chain(refused).collect()
+        let dying = self.dying.iter().copied().map(Source::Queue);
+        let refused = (!self.refused.is_empty()).then_some(Source::Refused);
+        let due = self.due().into_iter().map(Source::Delay);
+        dying.chain(refused).chain(due).collect()
     }
 
     /// Nothing came but what had to, and nothing is left undone.
@@ -1094,6 +1136,13 @@ impl Host {
             queue.seen.retain(|one| one.2);
             queue.used_at = now;
         }
+        // What was out counts again, if its time is not over.
+        self.expire();
+        for queue in self.queues.values_mut() {
+            if queue.settings.dead.is_none() {
+                queue.drop_head(&BTreeSet::new());
+            }
+        }
         self.open_channels();
     }
 
@@ -1127,7 +1176,8 @@ impl Host {
             .map(|(queue, letter)| (*queue, letter.text()))
             .collect();
         let dying: BTreeSet<_> = self.dying.iter().collect();
-        all.collect::<String>() + &format!("{refused:?} {dying:?} {:?}", self.events)
+        let waiting = self.waiting_texts();
+        all.collect::<String>() + &format!("{refused:?} {dying:?} {waiting:?} {:?}", self.events)
     }
 
     /// The queues that one can get messages from.
@@ -1186,12 +1236,12 @@ impl Queue {
 
     fn is_over(&self, count: u64, bytes: u64) -> bool {
         let over = |max: Option<u64>, is: u64| max.is_some_and(|max| is > max);
-        over(self.arguments.length, count) || over(self.arguments.bytes, bytes)
+        over(self.settings.length, count) || over(self.settings.bytes, bytes)
     }
 
     /// Drops from the head what is over the limit; some do not count.
     fn drop_head(&mut self, apart: &BTreeSet<Place>) {
-        if self.arguments.overflow != Overflow::DropHead {
+        if self.settings.overflow != Overflow::DropHead {
             return;
         }
         loop {

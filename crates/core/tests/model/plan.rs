@@ -43,12 +43,34 @@ pub(crate) enum Overflow {
 }
 
 /// An exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exchange {
     Default,
     Fanout,
     Direct,
     Missing,
+    /// A direct exchange of the type that delays, with the fanout exchange as its alternate.
+    Later,
+    /// A fanout exchange that was asked to delay.
+    Slow,
+}
+
+impl Exchange {
+    /// Those that queues are bound to.
+    pub(crate) const BOUND: [Self; 4] = [Self::Fanout, Self::Direct, Self::Later, Self::Slow];
+
+    /// Those that keep what says so until it is due.
+    pub(crate) const DELAYING: [Self; 2] = [Self::Later, Self::Slow];
+
+    /// The key that stands for a number where it routes.
+    pub(crate) fn key(self, number: u8) -> String {
+        match self {
+            Self::Default => format!("q{number}"),
+            Self::Fanout | Self::Direct | Self::Missing | Self::Later | Self::Slow => {
+                (number % 3).to_string()
+            }
+        }
+    }
 }
 
 /// Where what dies goes. The key is that of a queue, or of the direct exchange.
@@ -76,6 +98,83 @@ pub(crate) struct Arguments {
     pub(crate) failures: Option<u64>,
 }
 
+/// Which queues a policy is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    All,
+    /// Those below 3.
+    Low,
+    One(u8),
+}
+
+/// A policy, or an operator policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    pub(crate) name: u8,
+    pub(crate) is_operator: bool,
+    pub(crate) pattern: Pattern,
+    pub(crate) apply_to: &'static str,
+    pub(crate) priority: i8,
+    pub(crate) is_layered: bool,
+    pub(crate) says: Says,
+}
+
+/// What a policy says.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Says {
+    pub(crate) length: Option<u64>,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) overflow: Option<Overflow>,
+    pub(crate) ttl: Option<u64>,
+    pub(crate) expires: Option<u64>,
+    pub(crate) dead_exchange: Option<Exchange>,
+    pub(crate) dead_key: Option<&'static str>,
+    /// Below 0 is no limit.
+    pub(crate) failures: Option<i64>,
+}
+
+impl Says {
+    fn random(random: &mut Random, is_operator: bool) -> Self {
+        let mut says = Self::default();
+        for _ in 0..=random.below(3) {
+            match random.below(if is_operator { 6 } else { 9 }) {
+                0 => says.length = Some(random.pick(&[0, 1, 3])),
+                1 => says.bytes = Some(random.pick(&[0, 15, 30])),
+                2 => says.overflow = Some(random.pick(&[Overflow::DropHead, Overflow::RejectDead])),
+                3 => says.ttl = Some(random.pick(&[0, 2, 15])),
+                4 => says.expires = Some(random.pick(&[15, 50])),
+                5 => says.failures = Some(random.pick(&[-1, 0, 1, 2])),
+                6 => says.dead_key = Some(random.pick(&["q0", "q1", "q4", "0", "2"])),
+                _ => {
+                    let exchanges = [
+                        Exchange::Default,
+                        Exchange::Fanout,
+                        Exchange::Direct,
+                        Exchange::Later,
+                    ];
+                    says.dead_exchange = Some(random.pick(&exchanges));
+                }
+            }
+        }
+        says
+    }
+}
+
+impl Policy {
+    fn random(random: &mut Random) -> Self {
+        let is_operator = random.one_in(3);
+        Self {
+            name: random.below(3) as u8,
+            is_operator,
+            pattern: random.pick(&[Pattern::All, Pattern::Low, Pattern::One(3)]),
+            apply_to: random.pick(&["all", "queues", "classic_queues", "quorum_queues"]),
+            priority: random.pick(&[0, 0, 1, 2]),
+            is_layered: random.one_in(3),
+            says: Says::random(random, is_operator),
+        }
+    }
+}
+
 /// The features that take part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Features {
@@ -97,6 +196,8 @@ impl Arguments {
                 Exchange::Fanout,
                 Exchange::Direct,
                 Exchange::Missing,
+                Exchange::Later,
+                Exchange::Slow,
             ];
             arguments.dead = Some(Dead {
                 exchange: random.pick(&exchange),
@@ -138,6 +239,8 @@ pub(crate) enum To {
     Queue(u8),
     Fanout,
     Direct(u8),
+    Later(u8),
+    Slow,
 }
 
 /// A message to be published.
@@ -151,14 +254,18 @@ pub(crate) struct Mail {
     pub(crate) expiration: Option<u64>,
     pub(crate) id: Option<u8>,
     pub(crate) group: Option<u8>,
+    /// How long exchanges that delay are to keep it.
+    pub(crate) delay: Option<u8>,
 }
 
 impl Mail {
     fn random(random: &mut Random) -> Self {
         Self {
-            to: match random.below(4) {
-                0 => To::Fanout,
-                1 => To::Direct(random.below(3) as u8),
+            to: match random.below(12) {
+                0..3 => To::Fanout,
+                3..5 => To::Direct(random.below(3) as u8),
+                5 => To::Later(random.below(3) as u8),
+                6 => To::Slow,
                 _ => To::Queue(random.below(QUEUES.into()) as u8),
             },
             persistent: random.one_in(2),
@@ -168,6 +275,7 @@ impl Mail {
             expiration: random.some(4, &[0, 1, 7, 30]),
             id: random.some(2, &[1, 2, 3, 4, 5]),
             group: random.some(2, &[1, 2, 3]),
+            delay: random.some(3, &[0, 1, 3, 3, 10, 60]),
         }
     }
 }
@@ -198,12 +306,12 @@ pub(crate) enum Step {
     },
     Bind {
         queue: u8,
-        fanout: bool,
+        exchange: Exchange,
         key: u8,
     },
     Unbind {
         queue: u8,
-        fanout: bool,
+        exchange: Exchange,
         key: u8,
     },
     Publish {
@@ -249,6 +357,15 @@ pub(crate) enum Step {
     Wait {
         milliseconds: u64,
     },
+    /// One of those that wait in an exchange is taken back.
+    CancelDelay {
+        nth: u64,
+    },
+    SetPolicy(Policy),
+    ClearPolicy {
+        name: u8,
+        is_operator: bool,
+    },
     Checkpoint,
     /// So many steps are lost.
     Crash {
@@ -279,15 +396,16 @@ fn step(random: &mut Random, features: Features) -> Step {
             arguments: Arguments::random(random, features),
         },
         8 => Step::Delete { queue },
-        9..11 => Step::Purge { queue },
+        9 => Step::Purge { queue },
+        10 => Step::CancelDelay { nth: random.next() },
         11..15 => Step::Bind {
             queue,
-            fanout: random.one_in(2),
+            exchange: random.pick(&Exchange::BOUND),
             key,
         },
         15 => Step::Unbind {
             queue,
-            fanout: random.one_in(2),
+            exchange: random.pick(&Exchange::BOUND),
             key,
         },
         16..46 => Step::Publish {
@@ -312,7 +430,12 @@ fn step(random: &mut Random, features: Features) -> Step {
                 0
             },
         },
-        56..59 => Step::Cancel { nth: random.next() },
+        56 => Step::Cancel { nth: random.next() },
+        57 => Step::SetPolicy(Policy::random(random)),
+        58 => Step::ClearPolicy {
+            name: random.below(3) as u8,
+            is_operator: random.one_in(3),
+        },
         59 => Step::Qos {
             channel,
             count: random.pick(&[0, 1, 3]),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::stores::check_references;
-use crate::support::{Seen, World, arguments, body_of, key, name, references_of};
+use crate::support::{Seen, World, arguments, body_of, delivered, key, name, references_of};
 use bytes::Bytes;
 use menzil_core::{ExchangeBind, Output, Publish, Refusal, Reply, Request, ShardSettings};
 use menzil_model::{Properties, Sequence, Table, TableBuilder, Value};
@@ -193,6 +193,29 @@ fn any_exchange_delays_that_says_so_and_one_behind_another_does_too() {
 }
 
 #[test]
+fn what_is_due_together_finds_the_consumers_that_wait() {
+    for overflow in ["drop-head", "reject-publish"] {
+        let mut world = World::new();
+        let limited = arguments(&[
+            ("x-max-length", Value::I32(1)),
+            ("x-overflow", Value::LongString(overflow.as_bytes())),
+        ]);
+        world.declare_with("q", true, limited);
+        delayed(&mut world, "direct");
+        world.bind("q", "x", "k");
+        world.consume(key(1, 1), "q", "tag");
+        for body in ["a", "b", "c"] {
+            world.publish_delayed(("x", "k"), &delay(10), body, false);
+        }
+        let deliveries = (1..).zip(["a", "b", "c"]);
+        let deliveries: Vec<Seen> = deliveries
+            .map(|(tag, body)| delivered(tag, body, false))
+            .collect();
+        assert_eq!(world.tick(10), deliveries, "{overflow}");
+    }
+}
+
+#[test]
 fn waiting_messages_are_listed_counted_and_taken_back() {
     let mut world = World::new();
     world.declare("q");
@@ -267,7 +290,7 @@ fn what_an_exchange_is_declared_with_is_checked() {
     assert!(
         matches!(
             seen.as_slice(),
-            [Seen::Refused(Refusal::InvalidType { .. })]
+            [Seen::Refused(Refusal::InvalidArgument { .. })]
         ),
         "{seen:?}"
     );

@@ -143,6 +143,18 @@ fn a_byte_limit_counts_bodies() {
 }
 
 #[test]
+fn what_was_out_counts_against_the_limit_after_a_restart() {
+    let mut world = World::new();
+    world.declare_with("q", true, arguments(&[("x-max-length", Value::I32(1))]));
+    world.publish("", "q", "a");
+    world.get("q");
+    world.publish("", "q", "b");
+    world.restart();
+    world.tick(0);
+    assert_eq!(world.drain("q"), ["b"]);
+}
+
+#[test]
 fn a_waiting_consumer_takes_what_a_limit_of_zero_would_drop() {
     let mut world = World::new();
     world.declare_with("q", true, arguments(&[("x-max-length", Value::I32(0))]));

@@ -585,11 +585,22 @@ fn where_to_begin_is_checked_and_nothing_changes() {
     let mut world = World::new();
     world.declare("q");
     keep_all(&mut world, "x", "fanout");
+    let wanted = |given: &str| {
+        format!(
+            "it is {given}, and must be first, last, a count, a timestamp, or an interval such as \
+             1h"
+        )
+    };
     for (exchange, value, reason) in [
-        ("amq.fanout", FIRST, "nothing_retained"),
-        ("x", Value::LongString(b"soon"), "invalid_replay_from"),
-        ("x", Value::I32(-1), "{value_negative,-1}"),
-        ("x", Value::Void, "{unacceptable_type,void}"),
+        (
+            "amq.fanout",
+            FIRST,
+            "the exchange keeps nothing: it needs x-retain-messages, x-retain-bytes or \
+             x-retain-age",
+        ),
+        ("x", Value::LongString(b"soon"), &wanted("\"soon\"")),
+        ("x", Value::I32(-1), &wanted("-1")),
+        ("x", Value::Void, &wanted("void")),
     ] {
         let seen = world.bind_with(key(1, 1), ("q", exchange, ""), from(value));
         let refusal = Refusal::InvalidArgument {

@@ -276,7 +276,10 @@ fn bad_arguments_change_nothing_and_are_named() {
     };
     assert_eq!(
         declare(&mut world, "fanout", "x-retain-messages", Value::I32(0)),
-        [refused("x-retain-messages", "{value_zero,0}")]
+        [refused(
+            "x-retain-messages",
+            "it is 0, and must be a whole number from 1 on"
+        )]
     );
     assert_eq!(
         declare(
@@ -285,7 +288,11 @@ fn bad_arguments_change_nothing_and_are_named() {
             "x-retain-age",
             Value::LongString(b"1d")
         ),
-        [refused("x-retain-age", "invalid_interval")]
+        [refused(
+            "x-retain-age",
+            "it is \"1d\", and must be milliseconds from 1 to 315360000000, or a text such as 30s, \
+             12h or 7D (units s m h D M Y)"
+        )]
     );
     let length = Value::LongString(b"many");
     assert_eq!(

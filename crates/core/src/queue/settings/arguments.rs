@@ -7,6 +7,7 @@
 use menzil_model::{Escaped, Name, Table, Value};
 
 use super::{Asked, Deduplication, Overflow, RetryKind};
+use crate::own_arguments::mistaken;
 use crate::refusal::{Object, Refusal};
 use crate::store::milliseconds_of;
 
@@ -133,18 +134,67 @@ impl<'a> Arguments<'a> {
         self.bounded(argument, first, TTL_MAX, "value_too_large")
     }
 
-    /// Milliseconds, or a text such as `7D`; not none.
-    pub(crate) fn interval(&self, argument: &'static str) -> Result<Option<u64>, Refusal> {
-        let Some(Value::LongString(text)) = self.find(argument) else {
-            return self.time(argument, 1);
+    /// What an argument of this broker's own says, read by `read`; in plain words what is wanted
+    /// where it does not read.
+    fn own<T>(
+        &self,
+        argument: &'static str,
+        read: impl FnOnce(Value<'a>) -> Option<T>,
+        wanted: &str,
+    ) -> Result<Option<T>, Refusal> {
+        let Some(value) = self.find(argument) else {
+            return Ok(None);
         };
-        match milliseconds_of(text).filter(|time| *time > 0) {
-            Some(time) if time > TTL_MAX => {
-                Err(self.invalid(argument, format!("{{value_too_large,{time}}}")))
+        let found = read(value).map(Some);
+        found.ok_or_else(|| mistaken(self.object(), argument, value, wanted))
+    }
+
+    /// A whole number above zero, of an argument of this broker's own.
+    pub(crate) fn own_count(&self, argument: &'static str) -> Result<Option<u64>, Refusal> {
+        let read = |value: Value<'_>| within(value, 1, u64::MAX);
+        self.own(argument, read, "a whole number from 1 on")
+    }
+
+    fn own_flag(&self, argument: &'static str) -> Result<bool, Refusal> {
+        let read = |value: Value<'_>| {
+            if let Value::Bool(flag) = value {
+                Some(flag)
+            } else {
+                None
             }
-            Some(time) => Ok(Some(time)),
-            None => Err(self.invalid(argument, "invalid_interval")),
-        }
+        };
+        Ok(self
+            .own(argument, read, "true or false")?
+            .unwrap_or_default())
+    }
+
+    fn own_header(&self, argument: &'static str) -> Result<Option<Name>, Refusal> {
+        let read = |value: Value<'a>| {
+            if let Value::LongString(text) = value {
+                Name::new(text).filter(|name| !name.is_empty())
+            } else {
+                None
+            }
+        };
+        self.own(
+            argument,
+            read,
+            "the name of a header, a text of 1 to 255 bytes",
+        )
+    }
+
+    /// Milliseconds of an argument that RabbitMQ does not check.
+    fn own_time(&self, argument: &'static str, first: u64) -> Result<Option<u64>, Refusal> {
+        let wanted = format!("milliseconds from {first} to {TTL_MAX}");
+        self.own(argument, |value| within(value, first, TTL_MAX), &wanted)
+    }
+
+    /// Milliseconds, or a text such as `7D`; not none.
+    pub(crate) fn own_interval(&self, argument: &'static str) -> Result<Option<u64>, Refusal> {
+        let wanted = format!(
+            "milliseconds from 1 to {TTL_MAX}, or a text such as 30s, 12h or 7D (units s m h D M Y)"
+        );
+        self.own(argument, interval_of, &wanted)
     }
 
     fn unacceptable(&self, argument: &'static str, value: &Value<'_>) -> Refusal {
@@ -308,36 +358,45 @@ impl<'a> Arguments<'a> {
 
     /// What RabbitMQ takes without a look, and what it does not know.
     fn read_unchecked(&self, asked: &mut Asked) -> Result<(), Refusal> {
-        let limit = self.integer("x-delivery-limit")?;
-        asked.delivery_limit = limit.and_then(|limit| i64::try_from(limit).ok());
-        asked.retry_kind = self.one_of(
-            "x-delayed-retry-type",
-            RetryKind::from_name,
-            "invalid_delayed_retry_type",
+        asked.delivery_limit = self.own(
+            "x-delivery-limit",
+            |value| i64::try_from(value.as_integer()?).ok(),
+            "a whole number; below 0 is no limit",
         )?;
-        asked.retry_min = self.time("x-delayed-retry-min", 0)?;
-        asked.retry_max = self.time("x-delayed-retry-max", 0)?;
-        if let (Some(min), Some(max)) = (asked.retry_min, asked.retry_max)
-            && max < min
+        asked.retry_kind = self.own(
+            "x-delayed-retry-type",
+            |value| {
+                if let Value::LongString(text) = value {
+                    RetryKind::from_name(text)
+                } else {
+                    None
+                }
+            },
+            "disabled, all, failed or returned",
+        )?;
+        asked.retry_min = self.own_time("x-delayed-retry-min", 0)?;
+        let max = "x-delayed-retry-max";
+        asked.retry_max = self.own_time(max, 0)?;
+        if let (Some(min), Some(most)) = (asked.retry_min, asked.retry_max)
+            && most < min
         {
-            let reason = format!("{{value_below_minimum,{max},{min}}}");
-            return Err(self.invalid("x-delayed-retry-max", reason));
+            let reason = format!("it is {most}, and must not be below x-delayed-retry-min, {min}");
+            return Err(self.invalid(max, reason));
         }
         asked.deduplication = self.deduplication()?;
-        asked.group_header = self.name("x-group-header")?;
+        asked.group_header = self.own_header("x-group-header")?;
         Ok(())
     }
 
     fn deduplication(&self) -> Result<Option<Box<Deduplication>>, Refusal> {
-        let is_wanted = self.flag("x-deduplication")?;
-        let header = self.name("x-deduplication-header")?;
-        let size = self.bounded(
+        let is_wanted = self.own_flag("x-deduplication")?;
+        let header = self.own_header("x-deduplication-header")?;
+        let size = self.own(
             "x-deduplication-size",
-            1,
-            DEDUPLICATION_SIZE_MAX,
-            "value_too_large",
+            |value| within(value, 1, DEDUPLICATION_SIZE_MAX),
+            "a whole number from 1 to 10000000",
         )?;
-        let age = self.time("x-deduplication-age", 1)?;
+        let age = self.own_time("x-deduplication-age", 1)?;
         Ok(is_wanted.then(|| {
             Box::new(Deduplication {
                 header,
@@ -346,6 +405,19 @@ impl<'a> Arguments<'a> {
             })
         }))
     }
+}
+
+fn within(value: Value<'_>, first: u64, last: u64) -> Option<u64> {
+    let number = u64::try_from(value.as_integer()?).ok()?;
+    (first..=last).contains(&number).then_some(number)
+}
+
+/// Milliseconds above zero, as a number or a text such as `7D`.
+fn interval_of(value: Value<'_>) -> Option<u64> {
+    if let Value::LongString(text) = value {
+        return milliseconds_of(text).filter(|time| (1..=TTL_MAX).contains(time));
+    }
+    within(value, 1, TTL_MAX)
 }
 
 /// The values of `x-queue-leader-locator`, the deprecated ones too.

@@ -320,15 +320,57 @@ fn what_rabbitmq_leaves_unchecked_is_checked() {
         ("x-delayed-retry-min", Value::I32(5)),
         ("x-delayed-retry-max", Value::I32(4)),
     ];
-    invalid(&delayed, "x-delayed-retry-max", "{value_below_minimum,4,5}");
-    let odd = [("x-delayed-retry-type", text("odd"))];
-    invalid(&odd, "x-delayed-retry-type", "invalid_delayed_retry_type");
-    let odd = [("x-delivery-limit", text("3"))];
-    invalid(
-        &odd,
-        "x-delivery-limit",
-        "\"expected integer, got longstr\"",
-    );
+    let max = "x-delayed-retry-max";
+    let below = "it is 4, and must not be below x-delayed-retry-min, 5";
+    invalid(&delayed, max, below);
+}
+
+#[test]
+fn what_rabbitmq_has_not_is_refused_in_plain_words() {
+    for (argument, value, words) in [
+        (
+            "x-delayed-retry-type",
+            text("odd"),
+            "it is \"odd\", and must be disabled, all, failed or returned",
+        ),
+        (
+            "x-delayed-retry-min",
+            Value::I32(-1),
+            "it is -1, and must be milliseconds from 0 to 315360000000",
+        ),
+        (
+            "x-delivery-limit",
+            text("3"),
+            "it is \"3\", and must be a whole number; below 0 is no limit",
+        ),
+        (
+            "x-deduplication",
+            text("yes"),
+            "it is \"yes\", and must be true or false",
+        ),
+        (
+            "x-deduplication-header",
+            Value::Void,
+            "it is void, and must be the name of a header, a text of 1 to 255 bytes",
+        ),
+        (
+            "x-deduplication-size",
+            Value::I32(0),
+            "it is 0, and must be a whole number from 1 to 10000000",
+        ),
+        (
+            "x-deduplication-age",
+            Value::F64(1.5),
+            "it is 1.5, and must be milliseconds from 1 to 315360000000",
+        ),
+        (
+            "x-group-header",
+            text(""),
+            "it is \"\", and must be the name of a header, a text of 1 to 255 bytes",
+        ),
+    ] {
+        invalid(&[(argument, value)], argument, words);
+    }
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn canonical(value: Value<'_>, side: Side) -> Vec<u8> {
 }
 
 /// A value for people, cut where it is long.
-pub(super) fn shown(value: Value<'_>) -> String {
+pub(crate) fn shown(value: Value<'_>) -> String {
     let text = if let Value::LongString(bytes) | Value::Binary(bytes) = value {
         format!("\"{}\"", menzil_model::Escaped(bytes))
     } else if matches!(value, Value::Void) {

@@ -18,6 +18,7 @@ use super::index::{End, Index, Scratch};
 use super::point::{Exchange, Point, Role};
 use crate::refusal::{Object, Refusal};
 
+pub(crate) use headers::shown;
 use words::Budget;
 
 /// What would become of a message.
