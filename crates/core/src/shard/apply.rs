@@ -72,12 +72,14 @@ impl Shard {
                     }
                 }
             }
+            Fact::Dying { queue, why, ranges } => self.apply_dying(queue, why, &ranges),
             Fact::Group(_) => debug_assert!(false, "groups do not nest"),
             Fact::Numbering { exchange, queue } => {
                 self.next_exchange = self.next_exchange.max(exchange);
                 self.next_queue = self.next_queue.max(queue);
             }
             Fact::QueueState { queue, next, below } => {
+                self.apply_store_named(queue);
                 if let Some(queue) = self.queues.get_mut(&queue) {
                     queue.next_sequence = next.0;
                     queue.mark.advance(below, 0);
@@ -105,6 +107,7 @@ impl Shard {
             return;
         };
         self.topology.delete_queue(id);
+        self.over.forget(id);
         if let Some(at) = queue.timer {
             self.timers.remove(&(at, id));
         }
@@ -137,6 +140,9 @@ impl Shard {
                 failed: 0,
                 acquired: 0,
             };
+            if entry.queue.is_store() {
+                self.apply_store_named(entry.queue);
+            }
             let Some(queue) = self.queues.get_mut(&entry.queue) else {
                 self.releases.entry(&item);
                 continue;

@@ -327,7 +327,7 @@ impl Shard {
             self.count_refused(id, item, message);
         }
         pending.chunks = item.extent.chunks;
-        self.refuse_letters(&intake.dead_letters, &held.message);
+        self.refuse_letters(&intake.dead_letters, &held.message, None);
         let gone = settled(id, item.sequence, Why::Acknowledged);
         let also = if left.is_empty() {
             self.counters.undelayed += 1;

@@ -416,6 +416,7 @@ impl Host {
                 for tag in tags {
                     self.settle(*channel, tag, *verdict);
                 }
+                self.trim();
                 Ok(())
             }
             Step::Recover { channel } => {
@@ -803,9 +804,6 @@ impl Host {
             Verdict::Reject => self.end(out.queue, vec![entry], Reason::Rejected),
             Verdict::Requeue | Verdict::Fail => {
                 queue.ready.insert(out.place, entry);
-                if queue.settings.dead.is_none() {
-                    queue.drop_head(&BTreeSet::new());
-                }
             }
         }
     }
@@ -828,6 +826,34 @@ impl Host {
         for tag in tags {
             self.settle(channel, tag, verdict);
         }
+        self.trim();
+    }
+
+    /// What is over a limit goes, after more came back.
+    fn trim(&mut self) {
+        let queues: Vec<u8> = self.queues.keys().copied().collect();
+        for queue in queues {
+            let of = self.queue(queue);
+            if of.settings.dead.is_none() {
+                of.drop_head(&BTreeSet::new());
+            } else {
+                self.shed(queue);
+            }
+        }
+    }
+
+    /// What is over the limit of a queue that dead-letters it goes from the head.
+    fn shed(&mut self, queue: u8) {
+        let of = self.queue(queue);
+        let mut over = Vec::new();
+        while of.settings.overflow == Overflow::DropHead
+            && of.settings.dead.is_some()
+            && of.is_over(of.ready.len() as u64, of.bytes())
+            && let Some((_, head)) = of.ready.pop_first()
+        {
+            over.push(head);
+        }
+        self.end(queue, over, Reason::MaxLength);
     }
 
     fn remove_consumers(&mut self, is_it: impl Fn(&Consumer) -> bool) {
@@ -865,16 +891,7 @@ impl Host {
             .map(|place| of.ready.remove(place).unwrap())
             .collect();
         self.end(queue, ended, Reason::Expired);
-        let of = self.queue(queue);
-        let mut over = Vec::new();
-        while of.settings.overflow == Overflow::DropHead
-            && of.settings.dead.is_some()
-            && of.is_over(of.ready.len() as u64, of.bytes())
-            && let Some((_, head)) = of.ready.pop_first()
-        {
-            over.push(head);
-        }
-        self.end(queue, over, Reason::MaxLength);
+        self.shed(queue);
     }
 
     /// Queues whose consumers get no more.
