@@ -68,7 +68,7 @@ impl Shard {
             Fact::Returned { queue, entries } => {
                 if let Some(queue) = self.queues.get_mut(&queue) {
                     for returned in &entries {
-                        queue.index.give_back(returned);
+                        queue.give_back(returned);
                     }
                 }
             }

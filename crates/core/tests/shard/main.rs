@@ -25,6 +25,7 @@ mod queues;
 mod replays;
 mod replies;
 mod retention_policies;
+mod retries;
 mod returns;
 mod runs;
 mod stores;
