@@ -118,7 +118,7 @@ impl Shard {
             Mode::Plain | Mode::Transaction(_) => None,
         };
         let transactional = matches!(channel.mode, Mode::Transaction(_));
-        if !transactional && route.is_usual() && self.pass(turn, key, publish, route, confirm) {
+        if !transactional && route.is_usual && self.pass(turn, key, publish, route, confirm) {
             return Ok(());
         }
         let changed;
@@ -144,15 +144,16 @@ impl Shard {
             turn.send(key, 0, Output::Return { message });
         }
         let is_held = transactional && (publish.mandatory || !unroutable);
-        if route.queues.is_empty() && !is_held {
+        if route.targets.is_empty() && !is_held {
             self.counters.routed += u64::from(is_answered);
             self.confirm(turn, key, confirm, 0, true);
             return Ok(());
         }
-        if !transactional && self.pass(turn, key, kept, route, confirm) {
+        let is_alike = route.is_unlimited && route.stripped.is_none();
+        if !transactional && is_alike && self.pass(turn, key, kept, route, confirm) {
             return Ok(());
         }
-        let message = if unroutable && route.queues.is_empty() {
+        let message = if unroutable && route.targets.is_empty() {
             publish.message(self.settings.chunk_bytes)
         } else {
             self.message_of(kept, route)
@@ -163,7 +164,7 @@ impl Shard {
             persistent: route.persistent,
             ttl: route.ttl,
             priority: route.priority,
-            targets: route.queues.clone(),
+            targets: route.queues().collect(),
             replies: route.replies.clone(),
             unroutable: unroutable && publish.mandatory,
             delay: route.delay,
@@ -188,24 +189,6 @@ impl Shard {
         Ok(())
     }
 
-    /// Lets the message go the usual way; false where it cannot, and nothing has happened.
-    #[inline]
-    fn pass(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: ChannelKey,
-        publish: &PublishRef<'_>,
-        route: &Route,
-        confirm: Option<u64>,
-    ) -> bool {
-        let Some(passage) = self.depart(turn, publish, route, confirm.is_some()) else {
-            return false;
-        };
-        self.confirm(turn, key, confirm, passage.index(), true);
-        self.arrive(turn, passage);
-        true
-    }
-
     /// The message as queues hold it.
     pub(super) fn message_of(&self, publish: &PublishRef<'_>, route: &Route) -> Message {
         let chunk_bytes = self.settings.chunk_bytes;
@@ -217,6 +200,7 @@ impl Shard {
         }
     }
 
+    #[inline]
     pub(super) fn confirm(
         &mut self,
         turn: &mut Turn<'_>,

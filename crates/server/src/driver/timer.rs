@@ -47,7 +47,10 @@ fn do_what_is_due(node: &Node, shard: &ShardDriver, told_ms: &mut u64) -> u64 {
         Vec::new()
     };
     drop(batch);
-    shard.give_way();
+    if due_ms <= now_ms {
+        // More is left: it would be asked for again before others who wait were awake.
+        shard.give_way();
+    }
     node.flush(&mut touched);
     if !strays.is_empty() {
         *told_ms = now_ms;
