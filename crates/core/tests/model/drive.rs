@@ -15,7 +15,8 @@ use menzil_model::{DeliveryTag, Fact, Message, Name, Properties, Sequence, Table
 
 use crate::naive::{Event, Host};
 use crate::plan::{
-    Arguments, CHANNELS, Exchange, Features, Mail, Overflow, Policy, Random, Step, To, Verdict,
+    Arguments, CHANNELS, Exchange, Features, Mail, Overflow, Policy, Random, Retry, Step, To,
+    Verdict,
 };
 use crate::support::{Seen, World, arguments, body_of, key, name, references_of};
 
@@ -605,6 +606,15 @@ fn overflow_name(overflow: Overflow) -> Value<'static> {
     })
 }
 
+fn retry_name(retry: Retry) -> Value<'static> {
+    Value::LongString(match retry {
+        Retry::Disabled => b"disabled",
+        Retry::All => b"all",
+        Retry::Failed => b"failed",
+        Retry::Returned => b"returned",
+    })
+}
+
 fn declare(queue: u8, durable: bool, of: &Arguments) -> Request {
     let mut fields = Vec::new();
     let mut number = |field: &'static str, value: Option<u64>| {
@@ -616,11 +626,17 @@ fn declare(queue: u8, durable: bool, of: &Arguments) -> Request {
     number("x-expires", of.expires);
     number("x-delivery-limit", of.failures);
     number("x-max-priority", of.priorities.map(u64::from));
+    number("x-delayed-retry-min", of.retry_min);
+    number("x-delayed-retry-max", of.retry_max);
     number("x-deduplication-size", of.once.map(|once| once.0));
     number("x-deduplication-age", of.once.map(|once| once.1));
     if of.overflow != Overflow::DropHead {
         fields.push(("x-overflow", overflow_name(of.overflow)));
     }
+    fields.extend(
+        of.retry
+            .map(|kind| ("x-delayed-retry-type", retry_name(kind))),
+    );
     let key = of.dead.and_then(|dead| Some((dead.exchange, dead.key?)));
     let key = key.map(|(exchange, key)| exchange.key(key));
     if let Some(dead) = of.dead {
@@ -706,6 +722,21 @@ fn text_of(message: &Message) -> String {
     text
 }
 
+/// What is said of an entry that came back.
+fn returns_of(properties: Option<&[u8]>) -> String {
+    let Some(properties) = properties else {
+        return String::new();
+    };
+    let properties = Properties::parse(properties).unwrap();
+    let count = |wanted: &[u8]| {
+        let mut headers = properties.header_fields();
+        let found = headers.find(|(name, _)| *name == wanted);
+        found.map_or(0, |(_, count)| count.as_integer().unwrap())
+    };
+    let (back, failed) = (count(b"x-acquired-count"), count(b"x-delivery-count"));
+    format!(" came back {back} failed {failed}")
+}
+
 fn event(to: ChannelKey, output: &Output) -> Event {
     let channel = to.channel.number();
     let what = match output {
@@ -714,6 +745,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             delivery_tag,
             redelivered,
             message,
+            properties,
             ..
         } => {
             return Event::Delivered {
@@ -721,7 +753,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
                 consumer: consumer_tag.to_string(),
                 tag: delivery_tag.0,
                 redelivered: *redelivered,
-                body: text_of(message),
+                body: text_of(message) + &returns_of(properties.as_deref()),
             };
         }
         Output::GetOk {
@@ -729,13 +761,14 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             redelivered,
             message_count,
             message,
+            properties,
             ..
         } => {
             return Event::Got {
                 channel,
                 tag: delivery_tag.0,
                 redelivered: *redelivered,
-                body: text_of(message),
+                body: text_of(message) + &returns_of(properties.as_deref()),
                 left: u64::from(*message_count),
             };
         }
