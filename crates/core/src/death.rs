@@ -34,6 +34,17 @@ impl Reason {
         }
     }
 
+    /// The reason of a fact; `None` where nothing is dead-lettered for it.
+    pub(crate) fn of(why: Why) -> Option<Self> {
+        Some(match why {
+            Why::Expired => Self::Expired,
+            Why::Rejected => Self::Rejected,
+            Why::Overflow => Self::MaxLength,
+            Why::DeliveryLimit => Self::DeliveryLimit,
+            Why::Acknowledged | Why::Purged | Why::Damaged => return None,
+        })
+    }
+
     /// As a fact has it.
     pub(crate) fn why(self) -> Why {
         match self {

@@ -17,6 +17,8 @@ pub(crate) struct Settling {
     runs: Vec<(QueueId, Why, Ranges)>,
     /// Entries that came back, which is written before the others.
     returned: Vec<(QueueId, Vec<Returned>)>,
+    /// Entries that wait to be dead-lettered, in order.
+    dying: Vec<((QueueId, Why), Ranges)>,
     /// A client asked for one of them.
     is_asked: bool,
 }
@@ -49,6 +51,12 @@ impl Settling {
             }
             _ => self.returned.push((queue, vec![returned])),
         }
+    }
+
+    /// Notes that an entry waits to be dead-lettered, behind those that were noted before.
+    pub(crate) fn add_dying(&mut self, queue: QueueId, sequence: Sequence, why: Why) {
+        self.is_asked = true;
+        add_in_order(&mut self.dying, (queue, why), sequence);
     }
 
     fn note(&mut self, queue: QueueId, sequence: Sequence, why: Why) {
@@ -88,10 +96,38 @@ impl Settling {
         for (queue, entries) in self.returned.drain(..) {
             log.append_lazy(&Fact::Returned { queue, entries });
         }
+        for ((queue, why), ranges) in self.dying.drain(..) {
+            log.append_lazy(&Fact::Dying { queue, why, ranges });
+        }
         for (queue, why, ranges) in self.runs.drain(..) {
             log.append_lazy(&Fact::Settled { queue, ranges, why });
         }
     }
+}
+
+/// Adds one to runs of what has something in common, so that all stay in the order of adding.
+pub(crate) fn add_in_order<T: PartialEq>(runs: &mut Vec<(T, Ranges)>, of: T, sequence: Sequence) {
+    let one = Range {
+        first: sequence,
+        last: sequence,
+    };
+    if let Some((last_of, ranges)) = runs.last_mut()
+        && *last_of == of
+    {
+        let many = ranges.len() >= RANGES_MAX;
+        match ranges.last_mut() {
+            Some(last) if last.last.0 + 1 == sequence.0 => {
+                last.last = sequence;
+                return;
+            }
+            Some(last) if last.last < sequence && !many => {
+                ranges.push(one);
+                return;
+            }
+            _ => {}
+        }
+    }
+    runs.push((of, Ranges::from_slice(&[one])));
 }
 
 /// Sequences as ascending ranges.

@@ -156,6 +156,9 @@ pub(crate) enum PolicyCommand {
         /// An exchange, not a queue
         #[arg(long)]
         exchange: bool,
+        /// A line of JSON for each setting, for programs
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         which: Which,
     },
@@ -202,9 +205,17 @@ pub(crate) enum DelaysCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DefinitionsCommand {
     /// Import a file of definitions, or nothing of it where it has a mistake
+    ///
+    /// What is there already stays as it is, and must be what the file says; policies
+    /// are replaced. What has no use here is named and passed over.
+    #[command(verbatim_doc_comment)]
     Import {
         /// The file, RabbitMQ's JSON
         file: PathBuf,
+        /// Virtual host of what names none, as in
+        /// an export of a single one
+        #[arg(long, value_name = "NAME", verbatim_doc_comment)]
+        vhost: Option<String>,
         /// The server's data folder
         #[arg(long, value_name = "DIR", default_value = "./data")]
         data_dir: PathBuf,
@@ -216,9 +227,9 @@ pub(crate) enum ExplainCommand {
     /// Which queues a message would reach, and which bindings nearly take it
     ///
     /// Nothing is published. A running server is asked for its exchanges, queues and
-    /// bindings over the socket in its data folder; --definitions reads them from a
-    /// file that RabbitMQ exported. Ends with 1 if the message, or one of
-    /// the keys of --keys, would reach no queue.
+    /// bindings over the socket in its data folder; --definitions answers for a file,
+    /// as exported by RabbitMQ, as a server would that has imported it. Ends with 1 if
+    /// the message, or one of the keys of --keys, would reach no queue.
     #[command(verbatim_doc_comment)]
     Route(RouteArguments),
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::cli::{DefinitionsCommand, PolicyCommand};
-use crate::{Failure, print};
+use crate::{Failure, effective, print};
 
 pub(crate) fn policy(command: &PolicyCommand) -> Result<(), Failure> {
     match command {
@@ -62,26 +62,37 @@ pub(crate) fn policy(command: &PolicyCommand) -> Result<(), Failure> {
         PolicyCommand::Effective {
             name,
             exchange,
+            json,
             which,
         } => {
             let kind = if *exchange { "exchange" } else { "queue" };
-            let content = json!({"vhost": which.vhost, kind: name});
-            let answer = asked(&which.data_dir, "effective", content.to_string().as_bytes())?;
-            print_each(answer.get("settings"));
-            Ok(())
+            effective::run(name, kind, *json, which)
         }
     }
 }
 
 pub(crate) fn definitions(command: &DefinitionsCommand) -> Result<(), Failure> {
-    let DefinitionsCommand::Import { file, data_dir } = command;
+    let DefinitionsCommand::Import {
+        file,
+        vhost,
+        data_dir,
+    } = command;
     let content = std::fs::read(file)
         .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-    let answer = asked(data_dir, "import", &content);
+    let vhost = vhost.as_ref().map(|vhost| format!(" {vhost}"));
+    let question = format!("import {}{}", content.len(), vhost.unwrap_or_default());
+    let answer = asked_with(data_dir, &question, &content);
     let answer =
         answer.map_err(|failure| Failure::new(format!("{}: {}", file.display(), failure.text)))?;
     let count = |name| answer.get(name).and_then(Value::as_u64).unwrap_or_default();
     print(&format!("{} new, {} kept\n", count("new"), count("kept")));
+    let passed_over = answer.get("passed_over").and_then(Value::as_array);
+    for one in passed_over.into_iter().flatten() {
+        let text = |name| one.get(name).and_then(Value::as_str).unwrap_or_default();
+        let count = one.get("count").and_then(Value::as_u64).unwrap_or_default();
+        let (what, why) = (text("what"), text("why"));
+        print(&format!("passed over: {what} ({count}): {why}\n"));
+    }
     Ok(())
 }
 
@@ -94,8 +105,11 @@ pub(crate) fn print_each(list: Option<&Value>) {
 
 /// The answer to a question, or the server's reason to refuse it.
 pub(crate) fn asked(data_dir: &Path, word: &str, content: &[u8]) -> Result<Value, Failure> {
-    let question = format!("{word} {}", content.len());
-    let answer = ask(data_dir, &question, content)?;
+    asked_with(data_dir, &format!("{word} {}", content.len()), content)
+}
+
+fn asked_with(data_dir: &Path, question: &str, content: &[u8]) -> Result<Value, Failure> {
+    let answer = ask(data_dir, question, content)?;
     let value: Value = serde_json::from_str(&answer)
         .map_err(|error| Failure::new(format!("the server's answer does not read: {error}")))?;
     match value.get("error").and_then(Value::as_str) {

@@ -1,110 +1,99 @@
 //! `menzil explain`: where messages would go, and why.
 
-mod definitions;
-mod message;
-mod text;
-
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 
-use menzil_core::explain::Explanation;
-use menzil_core::{RoutingKeys, Topology};
-use menzil_model::Name;
+use menzil_server::explain::{Answer, Question, of_definitions};
+use serde_json::Value as Json;
 
-use self::definitions::Loaded;
-use self::message::Message;
 use crate::cli::{ExplainCommand, RouteArguments};
 use crate::{Failure, control, print};
 
 pub(crate) fn run(command: &ExplainCommand) -> Result<(), Failure> {
     let ExplainCommand::Route(arguments) = command;
-    let message = Message::new(arguments).map_err(Failure::usage)?;
-    let Loaded { topology, notes } = load(arguments)?;
-    for note in notes {
+    let mut question = question(arguments).map_err(Failure::usage)?;
+    question.check().map_err(Failure::usage)?;
+    if let Some(file) = &arguments.keys {
+        question.keys = Some(text(file)?);
+    }
+    let answer = ask(arguments, &question)?;
+    for note in &answer.notes {
         // Apart from the answer, which a program may read.
         let _ = writeln!(std::io::stderr(), "menzil: note: {note}");
     }
-    match &arguments.keys {
-        None => one(&topology, arguments, &message),
-        Some(file) => many(&topology, arguments, &message, file),
+    print(&answer.text);
+    answer.failure.map_or(Ok(()), |why| Err(Failure::new(why)))
+}
+
+fn ask(arguments: &RouteArguments, question: &Question) -> Result<Answer, Failure> {
+    if let Some(file) = &arguments.definitions {
+        let told = of_definitions(&read(file)?, question);
+        return told.map_err(|why| Failure::new(format!("{}: {why}", file.display())));
     }
+    let content = serde_json::to_vec(question).map_err(Failure::new)?;
+    let answer = control::asked(&arguments.data_dir, "explain", &content)?;
+    serde_json::from_value(answer)
+        .map_err(|error| Failure::new(format!("the server's answer does not read: {error}")))
 }
 
-fn load(arguments: &RouteArguments) -> Result<Loaded, Failure> {
-    let (text, whence) = if let Some(file) = &arguments.definitions {
-        (read(file)?, file.display().to_string())
-    } else {
-        let question = format!("definitions {}", arguments.vhost);
-        let answer = control::ask(&arguments.data_dir, &question, b"")?;
-        (answer, "the server".to_owned())
-    };
-    Loaded::from_json(&text, &arguments.vhost)
-        .map_err(|why| Failure::new(format!("{whence}: {why}")))
-}
-
-fn read(file: &Path) -> Result<String, Failure> {
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     let read = if file.as_os_str() == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map(|_| text)
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).map(|_| bytes)
     } else {
-        std::fs::read_to_string(file)
+        std::fs::read(file)
     };
     read.map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }
 
-fn one(topology: &Topology, arguments: &RouteArguments, message: &Message) -> Result<(), Failure> {
-    let exchange = name_of(&arguments.exchange)?;
-    let explanation = explain(topology, &exchange, &arguments.key, message)?;
-    print(&text::whole(&explanation));
-    match &explanation.refusal {
-        Some(refusal) => Err(Failure::new(text::refusal(refusal, &arguments.vhost))),
-        None if explanation.is_unroutable() => {
-            Err(Failure::new("the message would reach no queue"))
+fn text(file: &Path) -> Result<String, Failure> {
+    String::from_utf8(read(file)?)
+        .map_err(|_| Failure::new(format!("{}: it is no UTF-8 text", file.display())))
+}
+
+/// The message that the command line describes.
+fn question(arguments: &RouteArguments) -> Result<Question, String> {
+    let mut question = Question {
+        vhost: arguments.vhost.clone(),
+        exchange: arguments.exchange.clone(),
+        key: arguments.key.clone(),
+        cc: arguments.cc.clone(),
+        ..Question::default()
+    };
+    for header in &arguments.headers {
+        question.headers.push(field(header)?);
+    }
+    for property in &arguments.properties {
+        let (name, value) = property
+            .split_once('=')
+            .ok_or_else(|| format!("--property {property}: NAME=VALUE is wanted"))?;
+        match name {
+            "message_id" => question.message_id = Some(value.to_owned()),
+            "correlation_id" => question.correlation_id = Some(value.to_owned()),
+            "timestamp" => {
+                let why = |_| format!("--property timestamp={value}: not whole seconds");
+                question.timestamp = Some(value.parse().map_err(why)?);
+            }
+            other => {
+                return Err(format!(
+                    "--property {other}: routing looks at message_id, correlation_id and \
+                     timestamp only"
+                ));
+            }
         }
-        None => Ok(()),
     }
+    Ok(question)
 }
 
-fn many(
-    topology: &Topology,
-    arguments: &RouteArguments,
-    message: &Message,
-    file: &Path,
-) -> Result<(), Failure> {
-    let lines = read(file)?;
-    let (mut count, mut lost) = (0, 0);
-    for line in lines.lines().filter(|line| !line.is_empty()) {
-        let (exchange, key) = line
-            .split_once('\t')
-            .unwrap_or((arguments.exchange.as_str(), line));
-        let explanation = explain(topology, &name_of(exchange)?, key, message)?;
-        count += 1;
-        lost += usize::from(explanation.is_unroutable());
-        print(&text::line(&explanation, line, &arguments.vhost));
-    }
-    if lost == 0 {
-        print(&format!("{count} keys, each reaches a queue\n"));
-        return Ok(());
-    }
-    Err(Failure::new(format!(
-        "{lost} of {count} keys would reach no queue"
-    )))
-}
-
-fn explain(
-    topology: &Topology,
-    exchange: &Name,
-    key: &str,
-    message: &Message,
-) -> Result<Explanation, Failure> {
-    name_of(key)?;
-    let properties = message.properties();
-    let keys = RoutingKeys::new(key.as_bytes(), &properties)
-        .map_err(|_| Failure::usage("--header CC and BCC are lists: use --cc"))?;
-    Ok(topology.explain(exchange, &keys, &properties))
-}
-
-fn name_of(text: &str) -> Result<Name, Failure> {
-    Name::new(text.as_bytes())
-        .ok_or_else(|| Failure::usage(format!("{text:.40}…: longer than 255 bytes")))
+/// `NAME=VALUE`, a text, or `NAME:=JSON`.
+fn field(header: &str) -> Result<(String, Json), String> {
+    let wanted = || format!("--header {header}: NAME=VALUE or NAME:=JSON is wanted");
+    let (name, value) = header.split_once('=').ok_or_else(wanted)?;
+    let Some(name) = name.strip_suffix(':') else {
+        return Ok((name.to_owned(), Json::String(value.to_owned())));
+    };
+    let value = serde_json::from_str(value).map_err(|_| {
+        format!("--header {header}: after := comes a JSON value, such as 5, true or null")
+    })?;
+    Ok((name.to_owned(), value))
 }

@@ -3,6 +3,7 @@
 mod cli;
 mod control;
 mod delays;
+mod effective;
 mod explain;
 mod hash_password;
 mod journal;

@@ -17,13 +17,15 @@ use serde_json::{Value, json};
 use crate::definitions::{self, PolicyParts};
 use crate::driver::Node;
 use crate::driver::shard_driver::{ShardDriver, Touched};
+use crate::explain::{self, Question};
 use crate::{delays, log, stats};
 
 /// The most bytes of a question's content.
 pub(crate) const CONTENT_BYTES_MAX: usize = 256 << 20;
 
 /// The words that have content.
-const WITH_CONTENT: [&str; 6] = [
+const WITH_CONTENT: [&str; 7] = [
+    "explain",
     "set-policy",
     "clear-policy",
     "effective",
@@ -32,10 +34,11 @@ const WITH_CONTENT: [&str; 6] = [
     "cancel-delays",
 ];
 
-/// How many bytes of content follow a question.
+/// How many bytes of content follow a question: the first word of its rest.
 pub(crate) fn length_of(word: &str, rest: &str) -> usize {
     if WITH_CONTENT.contains(&word) {
-        rest.parse().unwrap_or(0)
+        let length = rest.split(' ').next().unwrap_or_default();
+        length.parse().unwrap_or(0)
     } else {
         0
     }
@@ -45,16 +48,16 @@ pub(crate) fn length_of(word: &str, rest: &str) -> usize {
 pub(crate) fn answer(node: &Node, word: &str, rest: &str, content: &[u8]) -> Value {
     let done = match word {
         "stats" => Ok(stats::all(node)),
-        "definitions" => Ok(stats::definitions::of(node, rest.as_bytes())),
+        "explain" => read(content).and_then(|asked| explained(node, &asked)),
         "policies" => Ok(policies(node)),
         "set-policy" => read(content).and_then(|asked| set_policy(node, &asked)),
         "clear-policy" => read(content).and_then(|asked| clear_policy(node, &asked)),
         "effective" => read(content).and_then(|asked| effective(node, &asked)),
-        "import" => import(node, content),
+        "import" => import(node, rest, content),
         "delays" => read(content).and_then(|asked| delays::list(node, &asked)),
         "cancel-delays" => read(content).and_then(|asked| delays::cancel(node, &asked)),
         _ => Err(format!(
-            "ask for stats, definitions, policies, set-policy, clear-policy, effective, import, \
+            "ask for stats, explain, policies, set-policy, clear-policy, effective, import, \
              delays or cancel-delays, not {word:?}"
         )),
     };
@@ -65,10 +68,21 @@ fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, String> {
     serde_json::from_slice(content).map_err(|error| error.to_string())
 }
 
-fn import(node: &Node, content: &[u8]) -> Result<Value, String> {
-    let parsed = definitions::parse(content).map_err(|error| error.to_string())?;
+fn explained(node: &Node, asked: &Question) -> Result<Value, String> {
+    let answer = explain::of_server(node, asked)?;
+    serde_json::to_value(answer).map_err(|error| error.to_string())
+}
+
+/// Behind the length may stand the virtual host of what names none.
+fn import(node: &Node, rest: &str, content: &[u8]) -> Result<Value, String> {
+    let vhost = rest.split_once(' ').map(|(_, vhost)| vhost);
+    let parsed = definitions::parse(content, vhost).map_err(|error| error.to_string())?;
     let imported = definitions::import(node, parsed).map_err(|error| error.to_string())?;
-    Ok(json!({ "new": imported.new, "kept": imported.kept }))
+    Ok(json!({
+        "new": imported.new,
+        "kept": imported.kept,
+        "passed_over": imported.passed_over,
+    }))
 }
 
 /// The virtual host of who names none.
@@ -210,7 +224,14 @@ fn effective(node: &Node, asked: &EffectiveOf) -> Result<Value, String> {
         _ => return Err("name a queue or an exchange".to_owned()),
     };
     let Some(effective) = shard.effective(&object) else {
-        return Err("there is no such object".to_owned());
+        let (kind, name) = match &object {
+            Object::Queue(name) => ("queue", name),
+            Object::Exchange(name) => ("exchange", name),
+        };
+        let vhost = &asked.vhost;
+        return Err(format!(
+            "there is no {kind} '{name}' in virtual host '{vhost}'"
+        ));
     };
     let settings = effective.settings.iter().map(|setting| {
         let value = match &setting.value {

@@ -1,10 +1,14 @@
 //! Definitions in RabbitMQ's JSON: read whole, checked whole, and only then carried out.
 //!
-//! What is there already stays as it is, so the same file may come again. Objects named `amq.…`
-//! are passed over, as in RabbitMQ; so are users, permissions and parameters that this broker
-//! has no use for, with a line in the log. Operator policies stand among the parameters.
+//! What is there already stays as it is, so the same file may come again; what is there and is
+//! not what the file says is a mistake like others, save a policy, which the file replaces.
+//! Objects named `amq.…` are passed over, as in RabbitMQ; so are users, permissions and parameters
+//! that this broker has no use for: each section is named and counted. Operator policies stand
+//! among the parameters.
 
+mod file;
 mod json;
+mod passed_over;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -14,14 +18,16 @@ use std::sync::Arc;
 
 use menzil_core::{Definition, Refusal};
 use menzil_model::{Escaped, Map, Name};
-use serde::Deserialize;
 
 use crate::driver::Node;
 use crate::driver::shard_driver::{ShardDriver, Touched};
 use crate::log;
-use plan::Plan;
+use file::File;
+use passed_over::PassedOver;
 
-pub(crate) use plan::policy_of;
+pub(crate) use file::PolicyParts;
+pub(crate) use json::table_of_fields;
+pub(crate) use plan::{Plan, policy_of};
 
 /// Why definitions were not imported: where the mistake is, and what.
 #[derive(Debug)]
@@ -46,121 +52,32 @@ impl ImportError {
 }
 
 /// What an import did.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Imported {
     /// What was not there before, or was changed: policies.
     pub(crate) new: u64,
     /// What was there already.
     pub(crate) kept: u64,
-}
-
-/// The file. What is not named here has no meaning for this broker.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct File {
-    vhosts: Vec<VirtualHost>,
-    users: Vec<serde::de::IgnoredAny>,
-    permissions: Vec<serde::de::IgnoredAny>,
-    topic_permissions: Vec<serde::de::IgnoredAny>,
-    global_parameters: Vec<serde::de::IgnoredAny>,
-    parameters: Vec<Parameter>,
-    policies: Vec<Policy>,
-    exchanges: Vec<Exchange>,
-    queues: Vec<Queue>,
-    bindings: Vec<Binding>,
-}
-
-#[derive(Debug, Deserialize)]
-struct VirtualHost {
-    name: String,
-}
-
-type Arguments = serde_json::Map<String, serde_json::Value>;
-
-#[derive(Debug, Deserialize)]
-struct Parameter {
-    vhost: Option<String>,
-    component: String,
-    name: String,
-    value: serde_json::Value,
-}
-
-#[derive(Debug, Deserialize)]
-struct Policy {
-    vhost: Option<String>,
-    name: String,
-    #[serde(flatten)]
-    parts: PolicyParts,
-}
-
-/// What a policy says of itself, in a file or over the socket.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct PolicyParts {
-    pattern: Option<serde_json::Value>,
-    #[serde(rename = "apply-to")]
-    apply_to: Option<serde_json::Value>,
-    priority: Option<serde_json::Value>,
-    definition: Option<serde_json::Value>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Exchange {
-    vhost: Option<String>,
-    name: String,
-    r#type: String,
-    #[serde(default = "yes")]
-    durable: bool,
-    #[serde(default)]
-    auto_delete: bool,
-    #[serde(default)]
-    internal: bool,
-    #[serde(default)]
-    arguments: Arguments,
-}
-
-#[derive(Debug, Deserialize)]
-struct Queue {
-    vhost: Option<String>,
-    name: String,
-    #[serde(default = "yes")]
-    durable: bool,
-    #[serde(default)]
-    auto_delete: bool,
-    #[serde(default)]
-    arguments: Arguments,
-}
-
-#[derive(Debug, Deserialize)]
-struct Binding {
-    vhost: Option<String>,
-    source: String,
-    destination: String,
-    destination_type: String,
-    #[serde(default)]
-    routing_key: String,
-    #[serde(default)]
-    arguments: Arguments,
-}
-
-fn yes() -> bool {
-    true
+    /// What of the file has no use here.
+    pub(crate) passed_over: Vec<PassedOver>,
 }
 
 /// Definitions that read, by virtual host.
 pub(crate) struct Parsed {
-    plans: BTreeMap<String, Plan>,
+    pub(crate) plans: BTreeMap<String, Plan>,
+    passed_over: Vec<PassedOver>,
 }
 
 /// Reads a file of definitions.
 pub(crate) fn read(path: &Path) -> Result<Parsed, String> {
     let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    parse(&bytes).map_err(|error| format!("{}: {error}", path.display()))
+    parse(&bytes, None).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Reads definitions. Nothing of the server is looked at.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, ImportError> {
+/// Reads definitions. Nothing of the server is looked at. Objects that name no virtual host, as in
+/// an export of a single one, belong to `vhost`; without it they are a mistake.
+pub(crate) fn parse(bytes: &[u8], vhost: Option<&str>) -> Result<Parsed, ImportError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    // A list would read as a file whose sections are in no order, or not there.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         let what = "a JSON object is wanted here, as RabbitMQ exports it";
         return Err(ImportError::new("line 1, column 1", what));
@@ -171,24 +88,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, ImportError> {
         let what = text.split(" at line ").next().unwrap_or_default();
         ImportError::new(place, what)
     })?;
-    let parameters = file.parameters.iter();
-    let others = parameters.filter(|one| one.component != plan::OPERATOR_POLICY);
-    for (what, count) in [
-        ("users", file.users.len()),
-        ("permissions", file.permissions.len()),
-        ("topic_permissions", file.topic_permissions.len()),
-        ("global_parameters", file.global_parameters.len()),
-        ("parameters", others.count()),
-    ] {
-        if count > 0 {
-            log::info(
-                "definitions have something that is passed over",
-                &[("what", &what), ("count", &count)],
-            );
-        }
-    }
-    let plans = plan::plans(file)?;
-    Ok(Parsed { plans })
+    let (plans, passed_over) = plan::plans(file, vhost)?;
+    Ok(Parsed { plans, passed_over })
 }
 
 /// Objects that the shard is held for at once.
@@ -208,7 +109,16 @@ pub(crate) fn import(node: &Node, parsed: Parsed) -> Result<Imported, ImportErro
         })?;
         checked.push((Arc::clone(shard), plan));
     }
-    let mut imported = Imported::default();
+    let mut imported = Imported {
+        passed_over: parsed.passed_over,
+        ..Imported::default()
+    };
+    for PassedOver { what, count, why } in &imported.passed_over {
+        log::info(
+            "definitions have something that is passed over",
+            &[("what", what), ("count", count), ("why", why)],
+        );
+    }
     for (shard, plan) in &checked {
         carry_out(node, shard, plan, &mut imported)?;
     }

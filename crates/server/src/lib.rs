@@ -11,6 +11,7 @@ mod definitions;
 mod delays;
 mod driver;
 mod executor;
+pub mod explain;
 mod listener;
 pub mod log;
 mod scratch;

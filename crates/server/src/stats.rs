@@ -3,8 +3,6 @@
 //! One question, one answer; [`control`](crate::control) has the questions. Only the owner of the
 //! folder may connect.
 
-pub(crate) mod definitions;
-
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -22,8 +20,6 @@ use crate::driver::Node;
 use crate::driver::shard_driver::ShardDriver;
 use crate::log;
 use crate::server::stats_socket;
-
-pub(crate) use definitions::Snapshot;
 
 /// The listening socket.
 pub(crate) struct Socket {

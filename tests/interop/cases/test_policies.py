@@ -196,7 +196,7 @@ def test_a_layered_policy_leaves_the_rest_to_the_next(conn, broker, policies, na
     policies.set(queue + "-low", exactly(queue), {"max-length": 1, "overflow": "reject-publish"}, priority=1)
     conn.call(channel, "confirm.select")
     assert verdicts(conn, channel, queue, 4) == ["basic.ack"] * 3 + ["basic.nack"]
-    told = policies.run("effective", queue)
+    told = policies.run("effective", queue, "--json")
     assert f'"by":"{queue}-high","key":"max-length","origin":"policy","value":3' in told.stdout, told
     assert f'"by":"{queue}-low","key":"overflow","origin":"policy","value":"reject-publish"' in told.stdout
     conn.call(channel, "queue.delete", queue=queue)

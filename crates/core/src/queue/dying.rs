@@ -1,6 +1,7 @@
 //! Entries that are to go to the dead-letter exchange: nobody gets them any more, and the
 //! journal still has them here. They wait for their message to be read, or for a queue that
-//! refused it.
+//! refused it. What has to wait for that is written down, with its reason: after a restart it
+//! waits again. Most are gone at once, and nothing is written of them but that.
 //!
 //! What was refused stands apart, so that one full queue holds nothing back that goes elsewhere.
 //! From time to time the first of it is tried: if that is taken, all of it goes before the others
@@ -19,6 +20,8 @@ use crate::death::Reason;
 #[derive(Debug, Default)]
 pub(crate) struct Dying {
     line: VecDeque<(Sequence, Reason)>,
+    /// The last of these, of which nothing is written.
+    fresh: usize,
     /// Those that were refused.
     refused_line: VecDeque<(Sequence, Reason)>,
     /// The front one is the first of those that were refused.
@@ -51,6 +54,47 @@ impl Dying {
 
     pub(crate) fn push(&mut self, sequence: Sequence, reason: Reason) {
         self.line.push_back((sequence, reason));
+        self.fresh += 1;
+    }
+
+    /// One of which is written that it waits.
+    pub(crate) fn push_noted(&mut self, sequence: Sequence, reason: Reason) {
+        debug_assert_eq!(self.fresh, 0, "those that are written come first");
+        self.line.push_back((sequence, reason));
+    }
+
+    /// Those of which nothing is written, if all have to wait; they are to be written then.
+    pub(crate) fn note_waiting(&mut self) -> impl Iterator<Item = (Sequence, Reason)> + '_ {
+        let noted = match self.retry_at {
+            Some(_) => self.note_all(),
+            None => self.line.len(),
+        };
+        self.line.range(noted..).copied()
+    }
+
+    /// Those of which nothing is written; they are to be written then.
+    pub(crate) fn note(&mut self) -> impl Iterator<Item = (Sequence, Reason)> + '_ {
+        let noted = self.note_all();
+        self.line.range(noted..).copied()
+    }
+
+    fn note_all(&mut self) -> usize {
+        let noted = self.line.len().saturating_sub(self.fresh);
+        self.fresh = 0;
+        noted
+    }
+
+    /// After a start: the others are gone. All are noted then.
+    pub(crate) fn retain(&mut self, is_here: impl Fn(Sequence) -> bool) {
+        self.line.retain(|(sequence, _)| is_here(*sequence));
+    }
+
+    /// In the order of their turns, those of which is written that they wait.
+    pub(crate) fn noted(&self) -> impl Iterator<Item = (Sequence, Reason)> + '_ {
+        let noted = self.line.len().saturating_sub(self.fresh);
+        let trial = usize::from(self.is_trial).min(noted);
+        let first = self.line.range(..trial).chain(&self.refused_line);
+        first.chain(self.line.range(trial..noted)).copied()
     }
 
     /// The one whose turn it is.
@@ -61,6 +105,7 @@ impl Dying {
     /// It is gone.
     pub(crate) fn pop(&mut self) {
         self.line.pop_front();
+        self.fresh = self.fresh.min(self.line.len());
         self.refused = 0;
         if std::mem::take(&mut self.is_trial) {
             self.refused_line.append(&mut self.line);
@@ -71,9 +116,13 @@ impl Dying {
         }
     }
 
-    /// It was refused and stands apart. True where enough were to wait for a while.
-    pub(crate) fn put_off(&mut self, retry_at: u64) -> bool {
+    /// It was refused and stands apart, or all wait where enough were. What is returned is to be
+    /// written of it; behind it comes what [`Dying::note_waiting`] says.
+    pub(crate) fn put_off(&mut self, retry_at: u64) -> Option<(Sequence, Reason)> {
+        let front = self.front();
+        let is_fresh = self.fresh == self.line.len();
         if let Some(refused) = self.line.pop_front() {
+            self.fresh = self.fresh.min(self.line.len());
             if std::mem::take(&mut self.is_trial) {
                 self.refused_line.push_front(refused);
             } else {
@@ -86,7 +135,7 @@ impl Dying {
             self.refused = 0;
             self.retry_at = Some(retry_at);
         }
-        self.retry_at.is_some()
+        front.filter(|_| is_fresh)
     }
 
     /// When they are to be tried again.

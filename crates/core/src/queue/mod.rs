@@ -16,14 +16,14 @@ mod window;
 
 use std::sync::Arc;
 
-use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Returned, Why};
+use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Ranges, Returned, Why};
 use menzil_model::{ConnectionId, QueueId, Sequence, StorePurpose, Table};
 
 use crate::content::Holding;
 use crate::counters::Counters;
 use crate::releases::Releases;
 use crate::scratch::Shelf;
-use crate::settling::Settling;
+use crate::settling::{Settling, add_in_order};
 use crate::spare::Spare;
 use crate::store::{Retention, Store};
 use mark::Marks;
@@ -279,6 +279,11 @@ impl Queue {
         self.unused_since = now;
         let below = self.mark.recovered(self.next_sequence);
         self.index.recovered(below);
+        if let Some(dying) = &mut self.dying {
+            // Facts told of some that later ones settled.
+            dying.retain(|sequence| self.index.is_out(sequence));
+        }
+        self.dying.take_if(|dying| dying.len() == 0);
     }
 
     /// Whether it survives a restart.
@@ -461,6 +466,18 @@ impl Queue {
     /// Entries that are to die.
     pub(crate) fn dying_count(&self) -> u64 {
         self.dying.as_deref().map_or(0, |dying| dying.len() as u64)
+    }
+
+    /// What a checkpoint has of them: those that wait, in order.
+    pub(crate) fn freeze_dying(&self) -> Vec<(Why, Ranges)> {
+        let mut runs = Vec::new();
+        let noted = self.dying.as_deref().into_iter().flat_map(Dying::noted);
+        for (sequence, reason) in noted {
+            if self.index.is_durable(sequence) {
+                add_in_order(&mut runs, reason.why(), sequence);
+            }
+        }
+        runs
     }
 
     /// Room for entries that are to die.

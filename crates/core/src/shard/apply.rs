@@ -72,6 +72,7 @@ impl Shard {
                     }
                 }
             }
+            Fact::Dying { queue, why, ranges } => self.apply_dying(queue, why, &ranges),
             Fact::Group(_) => debug_assert!(false, "groups do not nest"),
             Fact::Numbering { exchange, queue } => {
                 self.next_exchange = self.next_exchange.max(exchange);
@@ -105,6 +106,7 @@ impl Shard {
             return;
         };
         self.topology.delete_queue(id);
+        self.over.forget(id);
         if let Some(at) = queue.timer {
             self.timers.remove(&(at, id));
         }

@@ -5,7 +5,7 @@
 
 use menzil_model::fact::{
     Binding, Destination, ExchangeDefinition, Packed, Packing, PolicyDefinition, QueueDefinition,
-    Returned, StoredEntry,
+    Ranges, Returned, StoredEntry, Why,
 };
 use menzil_model::{ExchangeId, Fact, Name, QueueId, Sequence};
 
@@ -37,6 +37,7 @@ struct FrozenQueue {
     plain: Vec<Item>,
     packed_tail: Packing,
     returned: Vec<Returned>,
+    dying: Vec<(Why, Ranges)>,
     window: Option<FrozenWindow>,
 }
 
@@ -111,6 +112,9 @@ impl FrozenQueue {
             let entries = entries.to_vec();
             sink(&Fact::Returned { queue, entries });
         }
+        for (why, ranges) in self.dying {
+            sink(&Fact::Dying { queue, why, ranges });
+        }
         if let Some(window) = self.window {
             window.write(|keys| sink(&Fact::Seen { queue, keys }));
         }
@@ -158,6 +162,7 @@ impl Shard {
                 plain,
                 packed_tail,
                 returned: queue.index.freeze_returned(),
+                dying: queue.freeze_dying(),
                 window: queue.freeze_window(),
             }
         });
@@ -182,7 +187,7 @@ impl Shard {
         }
     }
 
-    fn durable_queues(&self) -> Vec<QueueId> {
+    pub(super) fn durable_queues(&self) -> Vec<QueueId> {
         let mut queues: Vec<_> = self
             .queues
             .iter()
@@ -212,7 +217,10 @@ impl Shard {
         let entries: u64 = self
             .queues
             .values()
-            .map(|queue| queue.index.packed_bytes() + SEEN_BYTES * queue.keys_remembered())
+            .map(|queue| {
+                let seen = SEEN_BYTES * queue.keys_remembered();
+                queue.index.packed_bytes() + seen + DYING_BYTES * queue.dying_count()
+            })
             .sum();
         let objects = self.queues.len() + self.topology.exchanges().count();
         let objects = objects as u64 + self.topology.binding_count() as u64;
@@ -233,6 +241,7 @@ impl Shard {
     /// Before a clean stop: writes how far deliveries really went, so that after the restart
     /// nothing is flagged redelivered that never went out.
     pub fn stop(&mut self, log: &mut dyn Log) {
+        self.note_dying();
         self.finish(log);
         for id in self.durable_queues() {
             let queue = self.queues.get(&id);
@@ -248,6 +257,9 @@ impl Shard {
 
 /// Bytes of a key that a queue remembers.
 const SEEN_BYTES: u64 = 20;
+
+/// Bytes of an entry that waits to be dead-lettered, mostly.
+const DYING_BYTES: u64 = 16;
 
 /// An order of bindings that does not depend on how they came about, unless that says something.
 fn order_of((rank, binding): &(usize, Binding)) -> (ExchangeId, Destination, usize, &[u8], &[u8]) {

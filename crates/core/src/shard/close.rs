@@ -105,6 +105,7 @@ impl Shard {
             connection.channels.remove(&key.channel);
         }
         self.parked.retain(|parked| *parked != key);
+        self.letters.forget(key);
         if let Some(replies) = &channel.replies {
             self.repliers.remove(&replies.name);
         }

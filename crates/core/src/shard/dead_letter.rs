@@ -5,15 +5,17 @@
 //! is in memory; there is a most of them at once, and of moves in one turn. What a move pushes
 //! over a limit elsewhere is the next one's work, never a call within.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use menzil_model::fact::{Range, Ranges};
+use menzil_model::fact::{Range, Ranges, Why};
 use menzil_model::{Fact, Message, Properties, QueueId, Sequence};
 
 use super::Shard;
 use super::publish::{Intake, Pending};
 use super::route::is_atomic;
 use crate::channel::HeldPublish;
+use crate::command::ChannelKey;
 use crate::death::{self, Death, Notes, Reason};
 use crate::delay::delay_of;
 use crate::effect::Effect;
@@ -48,14 +50,41 @@ pub(super) struct Letters {
     bytes: u64,
     /// Queues with entries for the next turn.
     behind: Vec<QueueId>,
-    /// Publishes that a queue refused, with the queue.
-    refused: std::collections::VecDeque<(QueueId, Arc<Message>)>,
+    refused: VecDeque<Refused>,
     refused_bytes: u64,
+    /// Publishers who are told of a refusal once the copies are written.
+    verdicts: BTreeMap<u64, HeldVerdict>,
+    next_verdict: u64,
     /// Queues that refused a letter, with the queue that has it still.
     waiting: Vec<(QueueId, QueueId)>,
 }
 
+/// A message that a queue refused and is to be dead-lettered.
+#[derive(Debug)]
+struct Refused {
+    by: QueueId,
+    message: Arc<Message>,
+    verdict: Option<u64>,
+}
+
+/// A nack that waits for the copies of what it refuses.
+#[derive(Debug)]
+struct HeldVerdict {
+    channel: ChannelKey,
+    /// The number of the publish.
+    sequence: u64,
+    /// The last index of the copies.
+    after: u64,
+    /// Copies that are not written.
+    left: usize,
+}
+
 impl Letters {
+    /// A channel is closed: nobody hears its verdicts.
+    pub(super) fn forget(&mut self, channel: ChannelKey) {
+        self.verdicts.retain(|_, held| held.channel != channel);
+    }
+
     /// Whether more is to be done than one turn did.
     pub(super) fn is_behind(&self) -> bool {
         !self.behind.is_empty() || !self.refused.is_empty()
@@ -91,6 +120,7 @@ enum Move {
 impl Shard {
     /// A turn begins.
     pub(super) fn allow_moves(&mut self) {
+        self.over.allow();
         self.letters.moves = MOVES_AT_ONCE;
         self.letters.bytes = MOVED_BYTES_AT_ONCE;
     }
@@ -99,6 +129,13 @@ impl Shard {
     pub(super) fn resume_moves(&mut self) {
         for queue in std::mem::take(&mut self.letters.behind) {
             self.touch(queue);
+        }
+    }
+
+    /// The queue has more to do than this turn may.
+    pub(super) fn resume_next_turn(&mut self, id: QueueId) {
+        if !self.letters.behind.contains(&id) {
+            self.letters.behind.push(id);
         }
     }
 
@@ -135,9 +172,53 @@ impl Shard {
         }
     }
 
+    /// Entries wait to be dead-lettered, as a fact says that was read back.
+    pub(super) fn apply_dying(&mut self, id: QueueId, why: Why, ranges: &[Range]) {
+        let (Some(queue), Some(reason)) = (self.queues.get_mut(&id), Reason::of(why)) else {
+            return;
+        };
+        let sequences = queue.index.take_to_die(ranges);
+        if let Some(groups) = &mut queue.groups {
+            groups.gone(ranges);
+        }
+        let dying = queue.dying.get_or_insert_default();
+        for sequence in sequences {
+            dying.push_noted(sequence, reason);
+        }
+    }
+
+    /// Writes of entries that have to wait that they do, each once.
+    fn note_waiting(&mut self, id: QueueId, place: Place) {
+        let queue = self.queues.at_mut(place, id);
+        if let Some(queue) = queue
+            && let Some(dying) = queue.dying.as_deref_mut()
+        {
+            for (sequence, reason) in dying.note_waiting() {
+                if queue.index.is_durable(sequence) {
+                    self.settling.add_dying(id, sequence, reason.why());
+                }
+            }
+        }
+    }
+
+    /// Before a clean stop: what is to be dead-lettered is not to be delivered again.
+    pub(super) fn note_dying(&mut self) {
+        for id in self.durable_queues() {
+            if let Some(queue) = self.queues.get_mut(&id)
+                && let Some(dying) = queue.dying.as_deref_mut()
+            {
+                for (sequence, reason) in dying.note() {
+                    if queue.index.is_durable(sequence) {
+                        self.settling.add_dying(id, sequence, reason.why());
+                    }
+                }
+            }
+        }
+    }
+
     /// Takes what is over a limit from the head of a queue that dead-letters it. True where there
     /// was some: another entry is the head then.
-    fn shed(&mut self, id: QueueId, place: Place) -> bool {
+    pub(super) fn shed(&mut self, id: QueueId, place: Place) -> bool {
         let Some(queue) = self.queues.at(place, id) else {
             return false;
         };
@@ -162,6 +243,12 @@ impl Shard {
 
     /// Moves what can be moved now. True where the queue is to be looked at again.
     pub(super) fn bury(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) -> bool {
+        let has_moved = self.bury_some(turn, id, place);
+        self.note_waiting(id, place);
+        has_moved
+    }
+
+    fn bury_some(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) -> bool {
         let mut moved = self.shed(id, place);
         loop {
             let Some(queue) = self.queues.at_mut(place, id) else {
@@ -178,9 +265,7 @@ impl Shard {
                 return moved;
             };
             if !self.letters.has_room() {
-                if !self.letters.behind.contains(&id) {
-                    self.letters.behind.push(id);
-                }
+                self.resume_next_turn(id);
                 return false;
             }
             match queue.index.remains(sequence) {
@@ -224,8 +309,11 @@ impl Shard {
             return;
         };
         queue.index.strip_dying(sequence);
-        if let Some(dying) = queue.dying.as_deref_mut() {
-            dying.put_off(turn.now + RETRY_AFTER);
+        if let Some(dying) = queue.dying.as_deref_mut()
+            && let Some((sequence, reason)) = dying.put_off(turn.now + RETRY_AFTER)
+            && queue.index.is_durable(sequence)
+        {
+            self.settling.add_dying(id, sequence, reason.why());
         }
         if let Some(by) = by.map(|by| (by, id))
             && !self.letters.waiting.contains(&by)
@@ -334,14 +422,9 @@ impl Shard {
             }
             self.counters.dead_letters_refused += 1;
         }
-        self.enter_letter(
-            turn,
-            id,
-            held.message,
-            intake,
-            &pending,
-            Some((settled, is_durable)),
-        );
+        self.refuse_letters(&intake.dead_letters, &held.message, None);
+        let settled = Some((settled, is_durable));
+        self.enter_letter(turn, id, held.message, intake, &pending, settled);
         Move::Done
     }
 
@@ -362,9 +445,15 @@ impl Shard {
         }
     }
 
-    /// Queues refused a message, and it is to go through their dead-letter exchanges.
-    pub(super) fn refuse_letters(&mut self, queues: &[QueueId], message: &Arc<Message>) {
-        for queue in queues {
+    /// Queues refused a message, and it is to go through their dead-letter exchanges. Who waits
+    /// for a verdict waits for these copies too.
+    pub(super) fn refuse_letters(
+        &mut self,
+        by: &[QueueId],
+        message: &Arc<Message>,
+        verdict: Option<u64>,
+    ) {
+        for by in by {
             let letters = &mut self.letters;
             let bytes = letters.refused_bytes + message.total_bytes();
             if letters.refused.len() >= REFUSED_MAX || bytes > REFUSED_BYTES_MAX {
@@ -372,7 +461,57 @@ impl Shard {
                 continue;
             }
             letters.refused_bytes = bytes;
-            letters.refused.push_back((*queue, Arc::clone(message)));
+            letters.refused.push_back(Refused {
+                by: *by,
+                message: Arc::clone(message),
+                verdict,
+            });
+            if let Some(held) = verdict.and_then(|id| letters.verdicts.get_mut(&id)) {
+                held.left += 1;
+            }
+        }
+    }
+
+    /// A publish was refused by these queues, which want it dead-lettered. Who waits for the
+    /// verdict hears it once the copies are written, or, where there are none, after the index.
+    pub(super) fn refuse_publish(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (channel, sequence): (ChannelKey, Option<u64>),
+        after: u64,
+        (by, message): (&[QueueId], &Arc<Message>),
+    ) {
+        let Some(sequence) = sequence else {
+            self.refuse_letters(by, message, None);
+            return;
+        };
+        let id = self.letters.next_verdict;
+        self.letters.next_verdict += 1;
+        let held = HeldVerdict {
+            channel,
+            sequence,
+            after,
+            left: 1,
+        };
+        self.letters.verdicts.insert(id, held);
+        self.refuse_letters(by, message, Some(id));
+        self.copy_is_written(turn, Some(id), 0);
+    }
+
+    /// A copy of a refused publish is written, or lost.
+    fn copy_is_written(&mut self, turn: &mut Turn<'_>, verdict: Option<u64>, index: u64) {
+        let Some(id) = verdict else {
+            return;
+        };
+        let Some(held) = self.letters.verdicts.get_mut(&id) else {
+            return;
+        };
+        held.after = held.after.max(index);
+        held.left = held.left.saturating_sub(1);
+        if held.left == 0
+            && let Some(held) = self.letters.verdicts.remove(&id)
+        {
+            self.confirm(turn, held.channel, Some(held.sequence), held.after, false);
         }
     }
 
@@ -381,15 +520,23 @@ impl Shard {
         if !self.letters.has_room() {
             return false;
         }
-        let Some((id, message)) = self.letters.refused.pop_front() else {
+        let Some(refused) = self.letters.refused.pop_front() else {
             return false;
         };
-        self.letters.refused_bytes -= message.total_bytes();
-        self.letters.spend(&message);
-        let address = self.address(turn, id, Reason::MaxLength, &message);
+        self.letters.refused_bytes -= refused.message.total_bytes();
+        self.letters.spend(&refused.message);
+        let index = self.bury_copy(turn, &refused);
+        self.copy_is_written(turn, refused.verdict, index);
+        true
+    }
+
+    /// Returns the index of the copy's record, 0 where it has none.
+    fn bury_copy(&mut self, turn: &mut Turn<'_>, refused: &Refused) -> u64 {
+        let (id, message) = (refused.by, &refused.message);
+        let address = self.address(turn, id, Reason::MaxLength, message);
         let Address::Queues { held, atomic } = address else {
             self.counters.dead_letters_dropped += 1;
-            return true;
+            return 0;
         };
         let mut pending = Pending::default();
         self.make_room(turn, &held.targets);
@@ -397,8 +544,8 @@ impl Shard {
         if intake.refused_by.is_some() {
             self.counters.dead_letters_refused += 1;
         }
-        self.enter_letter(turn, id, held.message, intake, &pending, None);
-        true
+        self.refuse_letters(&intake.dead_letters, &held.message, refused.verdict);
+        self.enter_letter(turn, id, held.message, intake, &pending, None)
     }
 
     /// The letter enters the queues that take it.
@@ -410,15 +557,14 @@ impl Shard {
         intake: Intake,
         pending: &Pending,
         also: Option<(Fact, bool)>,
-    ) {
+    ) -> u64 {
         if !intake.entries.is_empty() {
             self.counters.dead_lettered += 1;
             if let Some(queue) = self.queues.get_mut(&source) {
                 queue.counters.dead_lettered += 1;
             }
         }
-        self.refuse_letters(&intake.dead_letters, &letter);
-        self.enter_queues(turn, letter, intake, pending, also);
+        self.enter_queues(turn, letter, intake, pending, also)
     }
 
     /// Writes the letter and finds its queues.

@@ -3,11 +3,11 @@
 //! What is there by that name stays as it is, as in RabbitMQ, so that the same file may come again.
 
 use menzil_model::fact::{Destination, ExchangeDefinition, PolicyDefinition};
-use menzil_model::{ExchangeId, Name, QueueId};
+use menzil_model::{ExchangeId, Map, Name, QueueId};
 
 use super::Shard;
-use super::exchange::{binding_between, check_new_exchange};
-use super::queue::check_new_queue;
+use super::exchange::{binding_between, check_new_exchange, check_same_exchange};
+use super::queue::{check_new_queue, check_same_queue, new_definition};
 use crate::command::{ExchangeBind, ExchangeDeclare, QueueBind, QueueDeclare};
 use crate::effect::Effects;
 use crate::log::Log;
@@ -48,6 +48,19 @@ pub enum Definition<'a> {
     QueueBinding(&'a QueueBind),
 }
 
+impl<'a> Definition<'a> {
+    /// The queue, where it is one.
+    pub fn queue(&self) -> Option<&'a QueueDeclare> {
+        match self {
+            Self::Queue(declare) => Some(declare),
+            Self::Policy(_)
+            | Self::Exchange(_)
+            | Self::ExchangeBinding(_)
+            | Self::QueueBinding(_) => None,
+        }
+    }
+}
+
 impl Definitions {
     /// All of them in order.
     pub fn iter(&self) -> impl Iterator<Item = Definition<'_>> {
@@ -65,13 +78,15 @@ impl Definitions {
 }
 
 impl Shard {
-    /// Whether all of them can be carried out: the first that cannot, by number, and why. Room on
-    /// the disk is not looked at.
+    /// Whether all of them can be carried out: the first that cannot, by number, and why. What is
+    /// there already must be what they say, as when a client declares it again. Room on the disk
+    /// is not looked at.
     pub fn check_definitions(
         &self,
         definitions: &Definitions,
     ) -> Result<(), Box<(usize, Refusal)>> {
         let mut planned = Topology::default();
+        let mut planned_queues: Map<&Name, &QueueDeclare> = Map::default();
         let mut new_policies = [0; 2];
         for (number, definition) in definitions.iter().enumerate() {
             let checked = match definition {
@@ -87,7 +102,10 @@ impl Shard {
                     self.check_policy_room(new_policies)
                 }
                 Definition::Exchange(declare) => self.plan_exchange(&mut planned, number, declare),
-                Definition::Queue(declare) => self.plan_queue(&mut planned, number, declare),
+                Definition::Queue(declare) => {
+                    let before = planned_queues.insert(&declare.queue, declare);
+                    self.plan_queue(&mut planned, number, (declare, before))
+                }
                 Definition::ExchangeBinding(bind) => {
                     let target = self.find_planned(&planned, &bind.destination);
                     target.and_then(|target| {
@@ -181,8 +199,9 @@ impl Shard {
         declare: &ExchangeDeclare,
     ) -> Result<(), Refusal> {
         let name = declare.exchange.as_bytes();
-        if self.topology.exchange(name).is_some() {
-            return Ok(());
+        let there = self.topology.exchange(name);
+        if let Some(current) = there.or_else(|| planned.exchange(name)) {
+            return check_same_exchange(current, declare);
         }
         let kind = check_new_exchange(declare)?;
         planned.declare_exchange(ExchangeDefinition {
@@ -201,12 +220,21 @@ impl Shard {
         &self,
         planned: &mut Topology,
         number: usize,
-        declare: &QueueDeclare,
+        (declare, before): (&QueueDeclare, Option<&QueueDeclare>),
     ) -> Result<(), Refusal> {
-        if self.topology.queue(declare.queue.as_bytes()).is_none() {
-            check_new_queue(declare)?;
-            planned.declare_queue_name(declare.queue.clone(), QueueId(number as u64));
+        let id = self.topology.queue(declare.queue.as_bytes());
+        if let Some(queue) = id.and_then(|id| self.queues.get(&id)) {
+            if queue.owner.is_some() {
+                return Err(Refusal::Locked(declare.queue.clone()));
+            }
+            return check_same_queue(&queue.definition, declare);
         }
+        check_new_queue(declare)?;
+        let id = QueueId(number as u64);
+        if let Some(before) = before {
+            return check_same_queue(&new_definition(id, before), declare);
+        }
+        planned.declare_queue_name(declare.queue.clone(), id);
         Ok(())
     }
 

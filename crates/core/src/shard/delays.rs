@@ -179,7 +179,7 @@ impl Shard {
         }
         self.counters.routed += u64::from(intake.reaches_a_queue());
         self.counters.undelayed += 1;
-        self.refuse_letters(&intake.dead_letters, &held.message);
+        self.refuse_letters(&intake.dead_letters, &held.message, None);
         pending.chunks = item.extent.chunks;
         let settled = settled(id, item.sequence, Why::Acknowledged);
         if intake.entries.is_empty() {

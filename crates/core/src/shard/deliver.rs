@@ -209,6 +209,9 @@ impl Shard {
 
     /// Delivers until the queue is empty, nobody can take more, or the head is not here.
     pub(super) fn pump(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) {
+        if self.over.has(id) {
+            return;
+        }
         loop {
             match self.hand_out(turn, id, place) {
                 Halt::End => return,

@@ -81,6 +81,9 @@ impl Shard {
                 }
                 queue.recovered(now);
             }
+            if let Some(place) = self.queues.place(&id) {
+                self.note_over(id, place);
+            }
             self.touch(id);
         }
         // Nothing can be read yet: what is to be moved waits for the first turn.
@@ -105,10 +108,7 @@ impl Shard {
             }
         } else {
             match self.topology.exchange(name.as_bytes()) {
-                Some(current) => {
-                    let kind = kind_of(&declare.kind)?;
-                    check_equivalent(current, kind, declare, &object)?;
-                }
+                Some(current) => check_same_exchange(current, declare)?,
                 None => self.create_exchange(turn, declare)?,
             }
         }
@@ -425,13 +425,14 @@ const COMPARED: [&str; 8] = [
     "x-retain-age",
 ];
 
-/// RabbitMQ compares type, flags, and of the arguments only the alternate exchange.
-fn check_equivalent(
+/// Whether an exchange that is there is what is asked for. RabbitMQ compares type, flags, and of
+/// the arguments only the alternate exchange.
+pub(super) fn check_same_exchange(
     current: &ExchangeDefinition,
-    kind: ExchangeKind,
     declare: &ExchangeDeclare,
-    object: &Object,
 ) -> Result<(), Refusal> {
+    let kind = kind_of(&declare.kind)?;
+    let object = &Object::Exchange(current.name.clone());
     let of = Compared { object };
     compare_text(of, "type", kind.name(), current.kind.name())?;
     compare_flag(of, "durable", declare.durable, current.durable)?;

@@ -40,6 +40,12 @@ impl Shard {
     }
 
     fn answer_get(&mut self, turn: &mut Turn<'_>, key: ChannelKey, id: QueueId, no_ack: bool) {
+        if let Some(place) = self.queues.place(&id)
+            && !self.trim(turn, id, place)
+        {
+            self.park(key, Waiting::Get { queue: id, no_ack });
+            return;
+        }
         let has_head = self
             .queues
             .get(&id)

@@ -21,6 +21,7 @@ mod expire;
 mod fetch;
 mod get;
 mod groups;
+mod limit;
 mod pass;
 mod policy;
 mod publish;
@@ -177,6 +178,7 @@ pub struct Shard {
     policies: Policies,
     sweep: policy::Sweep,
     letters: dead_letter::Letters,
+    over: limit::OverLimit,
     /// The index of the last topology fact: what reveals topology waits for it.
     topology_index: u64,
     counters: Counters,
@@ -221,6 +223,7 @@ impl Shard {
             policies: Policies::default(),
             sweep: policy::Sweep::default(),
             letters: dead_letter::Letters::default(),
+            over: limit::OverLimit::default(),
             topology_index: 0,
             counters: Counters::default(),
             targets: Targets::default(),
@@ -483,6 +486,9 @@ impl Shard {
 
     fn settle_queue(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) {
         self.end_delays(turn.now, id, place);
+        if self.over.has(id) && self.trim(turn, id, place) {
+            self.resume_parked(turn, id);
+        }
         self.pump(turn, id, place);
         let Some(queue) = self.queues.at(place, id) else {
             return;

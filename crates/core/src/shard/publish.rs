@@ -174,14 +174,16 @@ impl Shard {
         }
         let mut pending = Pending::default();
         let intake = self.intake(turn, &held, route.atomic, &mut pending);
-        let refused = intake.refused_by.is_some();
-        if refused {
-            self.counters.refused += 1;
-            self.refuse_letters(&intake.dead_letters, &held.message);
-        }
         self.counters.routed += u64::from(intake.reaches_a_queue());
+        if intake.refused_by.is_none() {
+            let index = self.enter_queues(turn, held.message, intake, &pending, None);
+            self.confirm(turn, key, confirm, index, true);
+            return Ok(());
+        }
+        self.counters.refused += 1;
+        let (by, message) = (intake.dead_letters.clone(), Arc::clone(&held.message));
         let index = self.enter_queues(turn, held.message, intake, &pending, None);
-        self.confirm(turn, key, confirm, index, !refused);
+        self.refuse_publish(turn, (key, confirm), index, (&by, &message));
         Ok(())
     }
 
@@ -214,7 +216,7 @@ impl Shard {
         }
     }
 
-    fn confirm(
+    pub(super) fn confirm(
         &mut self,
         turn: &mut Turn<'_>,
         key: ChannelKey,
@@ -443,23 +445,6 @@ impl Shard {
             bytes -= body_bytes;
         }
         (!gone.is_empty()).then(|| (ranges_of(gone), durable))
-    }
-
-    /// Drops what a requeue put over the limit.
-    pub(super) fn enforce_limit(&mut self, turn: &mut Turn<'_>, queue: QueueId) {
-        self.drop_over(turn, queue, usize::MAX);
-    }
-
-    /// Drops some of what is over the limit.
-    pub(super) fn drop_over(&mut self, turn: &mut Turn<'_>, queue: QueueId, at_once: usize) {
-        if let Some((ranges, durable)) = self.overflow(queue, &Pending::default(), at_once) {
-            let fact = Fact::Settled {
-                queue,
-                ranges,
-                why: Why::Overflow,
-            };
-            self.record(turn, fact, durable);
-        }
     }
 
     /// How many entries the queue's consumers would take right now; 0 while others wait.

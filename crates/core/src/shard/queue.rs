@@ -162,17 +162,9 @@ impl Shard {
         declare: &QueueDeclare,
     ) -> Result<QueueId, Refusal> {
         check_new_queue(declare)?;
-        let name = declare.queue.clone();
         let id = QueueId(self.next_queue);
-        let durable = declare.durable && !declare.exclusive;
-        let definition = QueueDefinition {
-            id,
-            name,
-            durable,
-            exclusive: declare.exclusive,
-            auto_delete: declare.auto_delete,
-            arguments: declare.arguments.clone(),
-        };
+        let definition = new_definition(id, declare);
+        let durable = definition.durable;
         ensure_room(turn, durable, &declare.arguments)?;
         self.record(turn, Fact::QueueDeclared(definition), durable);
         if let Some(queue) = self.queues.get_mut(&id) {
@@ -383,6 +375,14 @@ fn check_equivalent(queue: &Queue, key: ChannelKey, declare: &QueueDeclare) -> R
     if owner_differs {
         return Err(Refusal::Locked(current.name.clone()));
     }
+    check_same_queue(current, declare)
+}
+
+/// Whether a queue that is there is what is asked for, whoever has it.
+pub(super) fn check_same_queue(
+    current: &QueueDefinition,
+    declare: &QueueDeclare,
+) -> Result<(), Refusal> {
     let object = Object::Queue(current.name.clone());
     let of = Compared { object: &object };
     let durable = declare.durable && !declare.exclusive;
@@ -399,6 +399,18 @@ fn check_equivalent(queue: &Queue, key: ChannelKey, declare: &QueueDeclare) -> R
         )?;
     }
     Ok(())
+}
+
+/// The queue that is asked for.
+pub(super) fn new_definition(id: QueueId, declare: &QueueDeclare) -> QueueDefinition {
+    QueueDefinition {
+        id,
+        name: declare.queue.clone(),
+        durable: declare.durable && !declare.exclusive,
+        exclusive: declare.exclusive,
+        auto_delete: declare.auto_delete,
+        arguments: declare.arguments.clone(),
+    }
 }
 
 /// Whether a queue that is not there yet can be as it is asked for.

@@ -516,8 +516,8 @@ impl Shard {
     fn settle_replayed(&mut self, turn: &mut Turn<'_>, queue: QueueId) {
         if let Some(place) = self.queues.place(&queue) {
             self.pump(turn, queue, place);
+            self.note_over(queue, place);
         }
-        self.enforce_limit(turn, queue);
         self.touch(queue);
     }
 

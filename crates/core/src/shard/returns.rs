@@ -72,6 +72,7 @@ impl Shard {
             && queue.index.has_delayed()
         {
             queue.end_delays(now, READY_AT_ONCE);
+            self.note_over(id, place);
         }
     }
 }

@@ -225,7 +225,7 @@ impl Shard {
                 queue.counters.requeued += 1;
             }
             self.counters.requeued += 1;
-            self.enforce_limit(turn, id);
+            self.note_over(id, place);
         }
         self.touch(id);
     }

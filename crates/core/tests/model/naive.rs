@@ -422,6 +422,7 @@ impl Host {
                 for tag in tags {
                     self.settle(*channel, tag, *verdict);
                 }
+                self.trim();
                 Ok(())
             }
             Step::Recover { channel } => {
@@ -824,6 +825,39 @@ impl Host {
         for tag in tags {
             self.settle(channel, tag, verdict);
         }
+        self.trim();
+    }
+
+    /// What is over a limit goes, after more came back; what is past its time goes first.
+    fn trim(&mut self) {
+        let queues: Vec<u8> = self.queues.keys().copied().collect();
+        for queue in queues {
+            let of = self.queue(queue);
+            let sheds = of.settings.overflow == Overflow::DropHead;
+            if sheds && of.is_over(of.ready.len() as u64, of.bytes()) {
+                self.expire_in(queue);
+            }
+            let of = self.queue(queue);
+            if of.settings.dead.is_none() {
+                of.drop_head(&BTreeSet::new());
+            } else {
+                self.shed(queue);
+            }
+        }
+    }
+
+    /// What is over the limit of a queue that dead-letters it goes from the head.
+    fn shed(&mut self, queue: u8) {
+        let of = self.queue(queue);
+        let mut over = Vec::new();
+        while of.settings.overflow == Overflow::DropHead
+            && of.settings.dead.is_some()
+            && of.is_over(of.ready.len() as u64, of.bytes())
+            && let Some((_, head)) = of.ready.pop_first()
+        {
+            over.push(head);
+        }
+        self.end(queue, over, Reason::MaxLength);
     }
 
     fn remove_consumers(&mut self, is_it: impl Fn(&Consumer) -> bool) {
@@ -861,16 +895,7 @@ impl Host {
             .map(|place| of.ready.remove(place).unwrap())
             .collect();
         self.end(queue, ended, Reason::Expired);
-        let of = self.queue(queue);
-        let mut over = Vec::new();
-        while of.settings.overflow == Overflow::DropHead
-            && of.settings.dead.is_some()
-            && of.is_over(of.ready.len() as u64, of.bytes())
-            && let Some((_, head)) = of.ready.pop_first()
-        {
-            over.push(head);
-        }
-        self.end(queue, over, Reason::MaxLength);
+        self.shed(queue);
     }
 
     /// Queues whose consumers get no more.

@@ -10,13 +10,13 @@ use crate::support::{Seen, World, arguments, body_of, key, name};
 
 /// What a test looks at of a dead letter.
 #[derive(Debug, PartialEq)]
-struct Letter {
-    body: String,
+pub(crate) struct Letter {
+    pub(crate) body: String,
     from: String,
     deaths: Vec<String>,
 }
 
-fn letter(body: &str, from: &str, deaths: &[&str]) -> Letter {
+pub(crate) fn letter(body: &str, from: &str, deaths: &[&str]) -> Letter {
     Letter {
         body: body.to_owned(),
         from: from.to_owned(),
@@ -53,7 +53,7 @@ fn deaths(properties: &[u8]) -> Vec<String> {
 
 impl World {
     /// The next message of the queue, with its delivery tag.
-    fn take(&mut self, queue: &str, no_ack: bool) -> Option<(u64, Letter)> {
+    pub(crate) fn take(&mut self, queue: &str, no_ack: bool) -> Option<(u64, Letter)> {
         let get = Request::Get {
             queue: name(queue),
             no_ack,
@@ -84,13 +84,13 @@ impl World {
         })
     }
 
-    fn letters(&mut self, queue: &str) -> Vec<Letter> {
+    pub(crate) fn letters(&mut self, queue: &str) -> Vec<Letter> {
         std::iter::from_fn(|| self.take(queue, true))
             .map(|(_, letter)| letter)
             .collect()
     }
 
-    fn reject(&mut self, channel: ChannelKey, tag: u64) -> Vec<Seen> {
+    pub(crate) fn reject(&mut self, channel: ChannelKey, tag: u64) -> Vec<Seen> {
         self.request(
             channel,
             Request::Reject {
@@ -102,7 +102,12 @@ impl World {
         )
     }
 
-    fn declare_dead_lettering(&mut self, queue: &str, to: &str, more: &[(&str, Value<'_>)]) {
+    pub(crate) fn declare_dead_lettering(
+        &mut self,
+        queue: &str,
+        to: &str,
+        more: &[(&str, Value<'_>)],
+    ) {
         let mut fields = vec![
             ("x-dead-letter-exchange", Value::LongString(b"")),
             (
@@ -138,7 +143,7 @@ impl World {
     }
 
     /// Until all that was asked for has come and all that is due is done.
-    fn tick_until_still(&mut self) -> Vec<Seen> {
+    pub(crate) fn tick_until_still(&mut self) -> Vec<Seen> {
         let mut seen = Vec::new();
         for _ in 0..20 {
             seen.extend(self.tick(0));
@@ -146,13 +151,13 @@ impl World {
         seen
     }
 
-    fn ready(&self, queue: &str) -> u64 {
+    pub(crate) fn ready(&self, queue: &str) -> u64 {
         let queues = self.shard.queues();
         let found = queues.iter().find(|found| found.name == name(queue));
         found.unwrap().ready
     }
 
-    fn dying(&self, queue: &str) -> u64 {
+    pub(crate) fn dying(&self, queue: &str) -> u64 {
         let queues = self.shard.queues();
         let found = queues.iter().find(|found| found.name == name(queue));
         found.unwrap().dying

@@ -447,6 +447,15 @@ impl World {
         self.request(key(1, 1), publish)
     }
 
+    /// A publish of a durable message to that queue.
+    pub(crate) fn publish_request_to(&self, queue: &str, body: &str) -> Request {
+        let durable = Properties {
+            delivery_mode: Some(2),
+            ..Properties::default()
+        };
+        self.publish_request(("", queue), body, false, &durable)
+    }
+
     fn publish_request(
         &self,
         (exchange, routing_key): (&str, &str),

@@ -99,6 +99,9 @@ pub(crate) fn describe(fact: &Fact) -> String {
         Fact::Returned { queue, entries } => {
             format!("Returned queue={queue} {}", returns(entries))
         }
+        Fact::Dying { queue, why, ranges } => {
+            format!("Dying queue={queue} {}={}", reason(*why), spans(ranges))
+        }
         Fact::Group(facts) => {
             let all: Vec<String> = facts.iter().map(describe).collect();
             format!("Group of {}: {}", all.len(), all.join("; "))

@@ -45,6 +45,7 @@ impl Names {
             | Fact::Settled { .. }
             | Fact::Delivering { .. }
             | Fact::Returned { .. }
+            | Fact::Dying { .. }
             | Fact::Numbering { .. }
             | Fact::QueueState { .. }
             | Fact::Copied { .. }
@@ -110,6 +111,7 @@ impl Ids {
             Fact::Settled { queue, .. }
             | Fact::Delivering { queue, .. }
             | Fact::Returned { queue, .. }
+            | Fact::Dying { queue, .. }
             | Fact::QueueState { queue, .. }
             | Fact::Copied { queue, .. }
             | Fact::Page { queue, .. }

@@ -37,9 +37,9 @@ fn a_message_that_is_wanted() {
         out,
         "\
 exchange 'orders' (topic, 3 bindings)
+  ✓ order.created.*  → exchange 'notify'
   ✓ order.*.eu       → queue 'eu-billing'
   ✓ order.#          → queue 'audit'
-  ✓ order.created.*  → exchange 'notify'
   its alternate exchange 'unrouted' is not needed
 
 exchange 'notify' (fanout, 2 bindings), bound to 'orders'
@@ -50,7 +50,13 @@ The message reaches 4 queues: audit, email, eu-billing, push
 "
     );
     assert_eq!(code, 0);
-    assert!(err.contains("note: exchange 'jms' is left out: type 'x-jms-topic' is not known here"));
+    for note in [
+        "note: exchanges[7] \"jms\" is left out:\n  exchange type 'x-jms-topic'",
+        "note: queues[5] \"log\" counts as a plain queue:\n  argument",
+        "note: bindings[18] \"jms -> push\" is left out:\n  no exchange 'jms'",
+    ] {
+        assert!(err.contains(note), "{err}");
+    }
 }
 
 #[test]
@@ -70,6 +76,60 @@ The message reaches no queue.
     );
     assert_eq!(code, 1);
     assert!(err.ends_with("menzil: the message would reach no queue\n"));
+}
+
+#[test]
+fn a_message_that_waits() {
+    let words = ["--exchange", "later", "--key", "a.b"];
+    let (code, out, _) = explain(&[&words[..], &["--header", "x-delay:=5000"]].concat(), "");
+    assert_eq!(
+        out,
+        "\
+exchange 'later' (x-delayed-message as topic, 2 bindings)
+  the message waits here for 5000 ms, and when it is due goes on:
+  ✓ #    → exchange 'later.still'
+  ✓ a.*  → queue 'audit'
+
+exchange 'later.still' (fanout, 1 binding), bound to 'later'
+  it delays, but the message has waited on its way before
+  ✓ (no key)  → queue 'push'
+
+The message reaches 2 queues: audit, push
+"
+    );
+    assert_eq!(code, 0);
+    let (_, out, _) = explain(&words, "");
+    let at_once =
+        "  it delays, but there is no x-delay of 1 to 4294967295 ms: it goes on at once\n";
+    assert!(out.contains(at_once), "{out}");
+    let (_, out, _) = explain(&[&words[..], &["--header", "x-delay=soon"]].concat(), "");
+    assert!(out.contains(at_once), "{out}");
+    let (_, out, _) = explain(&["--exchange", "later.still", "--header", "x-delay=7"], "");
+    assert!(out.contains("the message waits here for 7 ms"), "{out}");
+}
+
+#[test]
+fn a_misspelt_exchange() {
+    for (name, told) in [
+        (
+            "order",
+            "there is no exchange 'order' in virtual host '/'; is 'orders' meant?",
+        ),
+        ("biz.odrers", "in virtual host '/'; is 'biz.orders' meant?"),
+        ("amq.headrs", "in virtual host '/'; is 'amq.headers' meant?"),
+        (
+            "far.away",
+            "there is no exchange 'far.away' in virtual host '/'\n",
+        ),
+    ] {
+        let (code, out, err) = explain(&["--exchange", name], "");
+        assert_eq!((code, out.as_str()), (1, ""));
+        assert!(err.contains(told), "{err}");
+    }
+    let (_, out, _) = explain(&["--keys", "-"], "plan\tk\n");
+    let told =
+        "LOST  plan\\tk: there is no exchange 'plan' in virtual host '/'; is 'plain' meant?\n";
+    assert_eq!(out, told);
 }
 
 #[test]

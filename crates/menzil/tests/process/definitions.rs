@@ -8,6 +8,8 @@ const FILE: &str = r##"{
   "rabbit_version": "4.3.6",
   "vhosts": [{"name": "/"}],
   "users": [{"name": "u", "password_hash": "x"}],
+  "topic_permissions": [],
+  "odd": {"a": 1, "b": 2},
   "parameters": [
     {"vhost": "/", "component": "operator_policy", "name": "cap",
      "value": {"pattern": "^jobs", "apply-to": "queues", "priority": 0, "definition": {"max-length": 2}}},
@@ -22,9 +24,11 @@ const FILE: &str = r##"{
     {"vhost": "/", "name": "amq.gen-passed-over", "durable": true, "auto_delete": false, "arguments": {}}
   ],
   "exchanges": [
-    {"vhost": "/", "name": "work", "type": "topic", "durable": true, "auto_delete": false, "internal": false, "arguments": {}}
+    {"vhost": "/", "name": "work", "type": "topic", "durable": true, "auto_delete": false, "internal": false, "arguments": []}
   ],
   "bindings": [
+    {"vhost": "/", "source": "", "destination": "jobs", "destination_type": "queue", "routing_key": "jobs"},
+    {"vhost": "/", "source": "work", "destination": "amq.gen-passed-over", "destination_type": "queue", "routing_key": "b"},
     {"vhost": "/", "source": "work", "destination": "jobs", "destination_type": "queue", "routing_key": "a.#", "arguments": {}},
     {"vhost": "/", "source": "amq.topic", "destination": "work", "destination_type": "exchange", "routing_key": "#", "arguments": {}}
   ]
@@ -63,7 +67,7 @@ fn a_file_is_imported_at_the_start_and_the_same_again_changes_nothing() {
     let file = write(folder.path(), "definitions.json", FILE);
     let server = Server::start(&data, &["--definitions", &file]);
     assert_eq!(objects(path), [8, 1, 2, 2]);
-    let told = run(&["policy", "effective", "jobs", "--data-dir", path]);
+    let told = run(&["policy", "effective", "jobs", "--json", "--data-dir", path]);
     let told = text(&told.stdout);
     assert!(
         told.contains(r#"{"by":"cap","key":"max-length","origin":"operator policy","value":2}"#),
@@ -76,7 +80,18 @@ fn a_file_is_imported_at_the_start_and_the_same_again_changes_nothing() {
         "{told}"
     );
     let again = run(&["definitions", "import", &file, "--data-dir", path]);
-    assert_eq!(text(&again.stdout), "0 new, 6 kept\n");
+    assert_eq!(
+        text(&again.stdout),
+        "\
+0 new, 6 kept
+passed over: users (1): not imported yet; see menzil hash-password
+passed over: odd (2): no section of that name is known
+passed over: parameters of federation-upstream (1): there is no federation yet
+passed over: queues (1): names that begin with amq. are the broker's own
+passed over: bindings (1): the default exchange has every queue by its name
+passed over: bindings (1): their queues are passed over
+"
+    );
     server.kill();
     // Without the file: what was imported is the server's own.
     let server = Server::start(&data, &[]);
@@ -87,10 +102,35 @@ fn a_file_is_imported_at_the_start_and_the_same_again_changes_nothing() {
     assert_eq!(objects(path), [8, 1, 2, 2]);
     let (_, log) = server.stop();
     assert!(log.contains("something that is passed over"), "{log}");
+    assert!(log.contains("there is no federation yet"), "{log}");
 }
 
 /// What is wrong with a file, and what is said of it.
-const WRONG: [(&str, &str); 14] = [
+const WRONG: [(&str, &str); 20] = [
+    (
+        r#"{"queues": [{"vhost": "/", "name": "s", "type": "stream"}]}"#,
+        r#"queues[0] "s": PRECONDITION_FAILED - argument 'x-queue-type=stream' for queue 's' in vhost '/' is not supported"#,
+    ),
+    (
+        r#"{"queues": [{"vhost": "/", "name": "s", "arguments": {"x-queue-type": "stream"}}]}"#,
+        r#"queues[0] "s": PRECONDITION_FAILED - argument 'x-queue-type=stream'"#,
+    ),
+    (
+        r#"{"queues": [{"vhost": "/", "name": "q", "arguments": [1]}]}"#,
+        "invalid type: sequence, expected an object of arguments",
+    ),
+    (
+        r#"{"queues": [{"vhost": "/", "name": "q"}, {"vhost": "/", "name": "q", "durable": false}]}"#,
+        r#"queues[1] "q": PRECONDITION_FAILED - inequivalent arg 'durable' for queue 'q' in vhost '/': received 'false' but current is 'true'"#,
+    ),
+    (
+        r#"{"exchanges": [{"vhost": "/", "name": "x", "type": "topic"}, {"vhost": "/", "name": "x", "type": "direct"}]}"#,
+        r#"exchanges[1] "x": PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'x' in vhost '/': received 'direct' but current is 'topic'"#,
+    ),
+    (
+        r#"{"queues": [{"vhost": "/", "name": "q", "arguments": {"x-retain-messages": 5}}]}"#,
+        r#"queues[0] "q": PRECONDITION_FAILED - unknown argument 'x-retain-messages' for queue 'q' in vhost '/'"#,
+    ),
     (
         r#"{"vhosts": [{"name": "/"}, {"name": "other"}]}"#,
         r#"vhosts[1]: there is no virtual host "other"; name it in the setting virtual_hosts"#,
@@ -176,6 +216,184 @@ fn a_file_with_a_mistake_changes_nothing_and_names_it() {
 }
 
 #[test]
+fn what_is_there_must_be_what_the_file_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let path = data.to_str().unwrap();
+    let first = r#"{"queues": [{"name": "q", "arguments": {"x-max-length": 5}}],
+        "exchanges": [{"name": "x", "type": "topic"}]}"#;
+    let first = write(folder.path(), "first.json", first);
+    let server = Server::start(&data, &[]);
+    let import = |file: &str| {
+        let words = [
+            "definitions",
+            "import",
+            file,
+            "--vhost",
+            "/",
+            "--data-dir",
+            path,
+        ];
+        run(&words)
+    };
+    let done = import(&first);
+    assert_eq!(
+        text(&done.stdout),
+        "2 new, 0 kept\n",
+        "{}",
+        text(&done.stderr)
+    );
+    for (content, told) in [
+        (
+            r#"{"queues": [{"name": "new"}, {"name": "q"}]}"#,
+            r#"queues[1] "q": PRECONDITION_FAILED - inequivalent arg 'x-max-length' for queue 'q' in vhost '/': received none but current is the value '5' of type 'long'"#,
+        ),
+        (
+            r#"{"queues": [{"name": "new"}], "exchanges": [{"name": "x", "type": "fanout"}]}"#,
+            r#"exchanges[0] "x": PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'x' in vhost '/': received 'fanout' but current is 'topic'"#,
+        ),
+        (
+            r#"{"queues": 5}"#,
+            "invalid type: integer `5`, expected a sequence",
+        ),
+    ] {
+        let refused = import(&write(folder.path(), "other.json", content));
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(
+            text(&refused.stderr).contains(told),
+            "{}",
+            text(&refused.stderr)
+        );
+        assert_eq!(objects(path), [8, 1, 0, 0], "nothing has changed");
+    }
+    assert_eq!(text(&import(&first).stdout), "0 new, 2 kept\n");
+    server.kill();
+}
+
+#[test]
+fn a_server_and_its_file_explain_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let path = data.to_str().unwrap();
+    let file = write(folder.path(), "routes.json", ROUTES);
+    let server = Server::start(&data, &["--definitions", &file]);
+    let keys = write(
+        folder.path(),
+        "keys",
+        "order.created.eu\nlater\tk\norder.nope\nnone\tk\n",
+    );
+    for words in [
+        &["--exchange", "orders", "--key", "order.created.eu"][..],
+        &["--exchange", "orders", "--key", "nothing"],
+        &["--exchange", "biz.low", "--key", "k"],
+        &["--exchange", "biz.high", "--key", "k"],
+        &["--exchange", "plain.high", "--key", "k"],
+        &[
+            "--exchange",
+            "later",
+            "--key",
+            "k",
+            "--header",
+            "x-delay:=5000",
+        ],
+        &["--exchange", "later", "--key", "k"],
+        &[
+            "--exchange",
+            "docs",
+            "--header",
+            "n:=5",
+            "--header",
+            "f:=1.5",
+        ],
+        &["--exchange", "docs", "--header", "n=5"],
+        &["--exchange", "spread", "--header", "customer=a"],
+        &["--exchange", "replayed", "--key", "k"],
+        &["--exchange", "orderz", "--key", "k"],
+        &["--key", "audit"],
+        &["--vhost", "nope", "--key", "audit"],
+        &["--exchange", "orders", "--keys", &keys],
+    ] {
+        let explain = |which: [&str; 2]| {
+            let output = run(&[&["explain", "route"][..], words, &which].concat());
+            let errors = text(&output.stderr).replace(&format!("{file}: "), "");
+            (output.status.code(), text(&output.stdout), errors)
+        };
+        let live = explain(["--data-dir", path]);
+        assert_eq!(live, explain(["--definitions", &file]), "{words:?}");
+        assert!(
+            !live.2.contains("panicked") && live.0 != Some(2),
+            "{live:?}"
+        );
+    }
+    let words = [
+        "explain",
+        "route",
+        "--data-dir",
+        path,
+        "--exchange",
+        "biz.low",
+        "--key",
+        "k",
+    ];
+    let told = run(&words);
+    // The layered policy says nothing of it, and the one below does.
+    assert!(
+        text(&told.stdout).contains("the alternate of 'biz.low'"),
+        "{}",
+        text(&told.stdout)
+    );
+    server.kill();
+}
+
+/// Alternate exchanges by policies of two layers and not, beside operator policies; every type.
+const ROUTES: &str = r#"{
+  "vhosts": [{"name": "/"}],
+  "parameters": [
+    {"vhost": "/", "component": "operator_policy", "name": "cap",
+     "value": {"pattern": "", "apply-to": "all", "priority": 9, "definition": {"max-length": 2}}}
+  ],
+  "policies": [
+    {"vhost": "/", "name": "top", "pattern": "^(?!plain)", "apply-to": "exchanges", "priority": 9,
+     "definition": {"layered": true, "max-length": 5}},
+    {"vhost": "/", "name": "biz", "pattern": "^biz\\.", "apply-to": "all", "priority": 5,
+     "definition": {"alternate-exchange": "unrouted"}},
+    {"vhost": "/", "name": "high", "pattern": "high$", "priority": 7,
+     "definition": {"alternate-exchange": "notify"}},
+    {"vhost": "/", "name": "queues", "pattern": "", "apply-to": "queues", "priority": 99,
+     "definition": {"message-ttl": 5}}
+  ],
+  "queues": [
+    {"vhost": "/", "name": "audit", "arguments": {"x-queue-type": "quorum"}},
+    {"vhost": "/", "name": "billing", "arguments": {"x-expires": 3600000}},
+    {"vhost": "/", "name": "mail", "durable": false}
+  ],
+  "exchanges": [
+    {"vhost": "/", "name": "orders", "type": "topic", "arguments": {"alternate-exchange": "unrouted"}},
+    {"vhost": "/", "name": "biz.low", "type": "direct"},
+    {"vhost": "/", "name": "biz.high", "type": "direct"},
+    {"vhost": "/", "name": "plain.high", "type": "direct"},
+    {"vhost": "/", "name": "later", "type": "x-delayed-message", "arguments": {"x-delayed-type": "direct"}},
+    {"vhost": "/", "name": "docs", "type": "headers"},
+    {"vhost": "/", "name": "spread", "type": "x-consistent-hash", "arguments": {"hash-header": "customer"}},
+    {"vhost": "/", "name": "replayed", "type": "topic", "arguments": {"x-retain-messages": 5}},
+    {"vhost": "/", "name": "notify", "type": "fanout"},
+    {"vhost": "/", "name": "unrouted", "type": "fanout"}
+  ],
+  "bindings": [
+    {"vhost": "/", "source": "orders", "destination": "audit", "destination_type": "queue", "routing_key": "order.#"},
+    {"vhost": "/", "source": "orders", "destination": "notify", "destination_type": "exchange", "routing_key": "order.created.*"},
+    {"vhost": "/", "source": "later", "destination": "mail", "destination_type": "queue", "routing_key": "k"},
+    {"vhost": "/", "source": "docs", "destination": "audit", "destination_type": "queue", "arguments": {"n": 5, "f": 1.5}},
+    {"vhost": "/", "source": "docs", "destination": "mail", "destination_type": "queue", "arguments": {"n": null, "x-match": "any"}},
+    {"vhost": "/", "source": "spread", "destination": "audit", "destination_type": "queue", "routing_key": "1"},
+    {"vhost": "/", "source": "spread", "destination": "mail", "destination_type": "queue", "routing_key": "3"},
+    {"vhost": "/", "source": "replayed", "destination": "mail", "destination_type": "queue", "routing_key": "k", "arguments": {"x-replay-from": "first"}},
+    {"vhost": "/", "source": "notify", "destination": "mail", "destination_type": "queue"},
+    {"vhost": "/", "source": "unrouted", "destination": "audit", "destination_type": "queue"}
+  ]
+}"#;
+
+#[test]
 fn policies_are_set_cleared_and_listed_on_a_running_server() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path();
@@ -229,6 +447,21 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
     server.kill();
     let server = Server::start(data, &[]);
     assert_eq!(text(&policy(&["list"]).stdout), "");
+    let nothing = policy(&["effective", "amq.topic", "--exchange"]);
+    assert_eq!(
+        text(&nothing.stdout),
+        "exchange 'amq.topic' in virtual host '/': no argument and no policy says anything of it\n"
+    );
+    // As in RabbitMQ: a name may be empty, and an empty pattern matches every name.
+    let empty = ["set", "", "", r#"{"alternate-exchange": "a"}"#];
+    assert!(policy(&empty).status.success());
+    let told = policy(&["effective", "amq.topic", "--exchange"]);
+    assert!(
+        text(&told.stdout).contains("\n  alternate-exchange  a      policy ''\n"),
+        "{}",
+        text(&told.stdout)
+    );
+    assert!(policy(&["clear", ""]).status.success());
     for (words, told) in [
         (
             &["set", "p", "x", "{"][..],
@@ -243,7 +476,14 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
             &["set", "p", "x", r#"{"expires": 1}"#, "--vhost", "v"],
             r#"no virtual host "v""#,
         ),
-        (&["effective", "none"], "there is no such object"),
+        (
+            &["effective", "none"],
+            "there is no queue 'none' in virtual host '/'",
+        ),
+        (
+            &["effective", "none", "--exchange"],
+            "there is no exchange 'none' in virtual host '/'",
+        ),
     ] {
         let output = policy(words);
         assert!(!output.status.success());

@@ -113,13 +113,12 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
         }
         tag::NOTED => return decode_noted(reader, content),
         tag::SETTLED => {
-            let queue = QueueId(reader.varint()?);
-            let why = Why::from_byte(reader.u8()?).ok_or(FactError::Invalid("settle reason"))?;
-            Fact::Settled {
-                queue,
-                ranges: decode_ranges(&mut reader)?,
-                why,
-            }
+            let (queue, why, ranges) = decode_why(&mut reader)?;
+            Fact::Settled { queue, ranges, why }
+        }
+        tag::DYING => {
+            let (queue, why, ranges) = decode_why(&mut reader)?;
+            Fact::Dying { queue, why, ranges }
         }
         tag::DELIVERING => Fact::Delivering {
             queue: QueueId(reader.varint()?),
@@ -184,6 +183,13 @@ fn decode_noted(mut reader: Reader<'_>, content: Content) -> Result<Fact, FactEr
     published.message =
         message.map(|message| Arc::new(Arc::unwrap_or_clone(message).with_notes(notes)));
     Ok(Fact::Published(published))
+}
+
+/// Entries of a queue, and why they leave it.
+fn decode_why(reader: &mut Reader<'_>) -> Result<(QueueId, Why, Ranges), FactError> {
+    let queue = QueueId(reader.varint()?);
+    let why = Why::from_byte(reader.u8()?).ok_or(FactError::Invalid("settle reason"))?;
+    Ok((queue, why, decode_ranges(reader)?))
 }
 
 fn decode_packed(reader: &mut Reader<'_>) -> Result<(QueueId, Packed), FactError> {

@@ -78,6 +78,12 @@ impl Fact {
                 out.put_varint(queue.0);
                 encode_returned(entries, out);
             }
+            Self::Dying { queue, why, ranges } => {
+                out.put_u8(tag::DYING);
+                out.put_varint(queue.0);
+                out.put_u8(*why as u8);
+                encode_ranges(ranges, out);
+            }
             Self::Group(facts) => {
                 out.put_u8(tag::GROUP);
                 out.put_varint(facts.len() as u64);

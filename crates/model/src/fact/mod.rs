@@ -411,6 +411,17 @@ pub enum Fact {
         /// The entries.
         entries: Vec<Returned>,
     },
+    /// Entries are to be dead-lettered, in this order behind those that were before, and are still
+    /// in the queue: nobody gets them any more. Written of those that have to wait. In checkpoints
+    /// too.
+    Dying {
+        /// Which queue.
+        queue: QueueId,
+        /// Why they are.
+        why: Why,
+        /// Which entries.
+        ranges: Ranges,
+    },
     /// Facts that hold together or not at all.
     Group(Vec<Self>),
     /// Checkpoint: the next ids to give out.
@@ -482,6 +493,7 @@ impl Fact {
             | Self::Settled { .. }
             | Self::Delivering { .. }
             | Self::Returned { .. }
+            | Self::Dying { .. }
             | Self::Copied { .. }
             | Self::Page { .. }
             | Self::Seen { .. } => Class::Message,

@@ -159,6 +159,17 @@ fn samples() -> Vec<Fact> {
                 },
             ],
         },
+        Fact::Dying {
+            queue: QueueId(9),
+            why: Why::DeliveryLimit,
+            ranges: [(3, 3), (7, 900)]
+                .map(|(first, last)| Range {
+                    first: Sequence(first),
+                    last: Sequence(last),
+                })
+                .into_iter()
+                .collect(),
+        },
         Fact::Numbering {
             exchange: 12,
             queue: 900,

@@ -8,8 +8,15 @@ use serde_json::Value as Json;
 /// A JSON object as a field table: texts, whole numbers, numbers with a fraction, flags, lists
 /// and objects have a type of their own, `null` is void. The error names the key.
 pub(crate) fn table_of(object: &serde_json::Map<String, Json>) -> Result<Table, String> {
+    table_of_fields(object.iter().map(|(key, value)| (key.as_str(), value)))
+}
+
+/// As [`table_of`], of fields in their order.
+pub(crate) fn table_of_fields<'a>(
+    fields: impl Iterator<Item = (&'a str, &'a Json)>,
+) -> Result<Table, String> {
     let mut content = Vec::new();
-    for (key, value) in object {
+    for (key, value) in fields {
         if key.len() > menzil_model::Name::BYTES_MAX {
             return Err(format!("the key {key:?} has more than 255 bytes"));
         }

@@ -9,18 +9,18 @@ use menzil_model::fact::PolicyDefinition;
 use menzil_model::{Name, Table, Value};
 use serde_json::Value as Json;
 
+use super::ImportError;
+use super::file::{Arguments, Binding, Exchange, File, Parameter, Policy, PolicyParts, Queue};
 use super::json::{field_of, table_of};
-use super::{
-    Arguments, Binding, Exchange, File, ImportError, Parameter, Policy, PolicyParts, Queue,
-};
+use super::passed_over::{PassedOver, add};
 
 /// The component of a parameter that is an operator policy.
 pub(super) const OPERATOR_POLICY: &str = "operator_policy";
 
 /// What one virtual host is to have, and where each of it stands in the file.
 #[derive(Default)]
-pub(super) struct Plan {
-    pub(super) definitions: Definitions,
+pub(crate) struct Plan {
+    pub(crate) definitions: Definitions,
     /// Where the virtual host itself stands, if it does.
     vhost: Option<Place>,
     policies: Vec<Place>,
@@ -36,7 +36,7 @@ struct Place(&'static str, usize);
 
 impl Plan {
     /// Where the definition of that number stands.
-    pub(super) fn place(&self, number: usize) -> String {
+    pub(crate) fn place(&self, number: usize) -> String {
         let name = |name: &Name| name.to_string();
         let definitions = &self.definitions;
         let names = definitions.policies.iter().map(|one| name(&one.name));
@@ -72,9 +72,17 @@ fn pair(source: &Name, target: &Name) -> String {
     format!("{source} -> {target}")
 }
 
-/// Sorts a file's objects by virtual host.
-pub(super) fn plans(file: File) -> Result<BTreeMap<String, Plan>, ImportError> {
-    let mut plans = Plans(BTreeMap::new());
+/// Sorts a file's objects by virtual host; those that name none belong to `vhost`. Beside it what
+/// is passed over.
+pub(super) fn plans(
+    file: File,
+    vhost: Option<&str>,
+) -> Result<(BTreeMap<String, Plan>, Vec<PassedOver>), ImportError> {
+    let mut plans = Plans {
+        plans: BTreeMap::new(),
+        vhost,
+        passed_over: file.others.into_iter().map(PassedOver::section).collect(),
+    };
     for (number, one) in file.vhosts.into_iter().enumerate() {
         let place = Place("vhosts", number);
         plans.of(Some(one.name), place, "")?.vhost = Some(place);
@@ -94,26 +102,33 @@ pub(super) fn plans(file: File) -> Result<BTreeMap<String, Plan>, ImportError> {
     for (number, one) in file.bindings.into_iter().enumerate() {
         plans.binding(number, one)?;
     }
-    Ok(plans.0)
+    Ok((plans.plans, plans.passed_over))
 }
 
-struct Plans(BTreeMap<String, Plan>);
+struct Plans<'a> {
+    plans: BTreeMap<String, Plan>,
+    /// Of objects that name none.
+    vhost: Option<&'a str>,
+    passed_over: Vec<PassedOver>,
+}
 
-impl Plans {
+impl Plans<'_> {
     fn of(
         &mut self,
         vhost: Option<String>,
         place: Place,
         name: &str,
     ) -> Result<&mut Plan, ImportError> {
+        let vhost = vhost.or_else(|| self.vhost.map(str::to_owned));
         let vhost = vhost.ok_or_else(|| {
             error(
                 place,
                 name,
-                "it names no virtual host: an export of a single one does not, add \"vhost\"",
+                "it names no virtual host: an export of a single one does not; add \"vhost\", or \
+                 import it with --vhost",
             )
         })?;
-        Ok(self.0.entry(vhost).or_default())
+        Ok(self.plans.entry(vhost).or_default())
     }
 
     fn policy(&mut self, number: usize, one: Policy) -> Result<(), ImportError> {
@@ -128,6 +143,7 @@ impl Plans {
 
     fn parameter(&mut self, number: usize, one: Parameter) -> Result<(), ImportError> {
         if one.component != OPERATOR_POLICY {
+            add(&mut self.passed_over, PassedOver::parameter(&one.component));
             return Ok(());
         }
         let place = Place("parameters", number);
@@ -155,15 +171,21 @@ impl Plans {
             arguments: arguments_of(place, &one.name, &one.arguments)?,
         };
         let plan = self.of(one.vhost, place, &one.name)?;
-        if !is_passed_over(&one.name) {
+        if is_passed_over(&one.name) {
+            add(&mut self.passed_over, PassedOver::own("exchanges"));
+        } else {
             plan.definitions.exchanges.push(declare);
             plan.exchanges.push(place);
         }
         Ok(())
     }
 
-    fn queue(&mut self, number: usize, one: Queue) -> Result<(), ImportError> {
+    fn queue(&mut self, number: usize, mut one: Queue) -> Result<(), ImportError> {
         let place = Place("queues", number);
+        // A stream is refused by name, however the file says that it is one.
+        if one.r#type.as_deref() == Some(STREAM) && !one.arguments.contains_key(QUEUE_TYPE) {
+            (one.arguments).insert(QUEUE_TYPE.to_owned(), Json::from(STREAM));
+        }
         let declare = QueueDeclare {
             queue: name_of(place, &one.name)?,
             passive: false,
@@ -175,7 +197,9 @@ impl Plans {
             entropy: 0,
         };
         let plan = self.of(one.vhost, place, &one.name)?;
-        if !is_passed_over(&one.name) {
+        if is_passed_over(&one.name) {
+            add(&mut self.passed_over, PassedOver::own("queues"));
+        } else {
             plan.definitions.queues.push(declare);
             plan.queues.push(place);
         }
@@ -191,10 +215,10 @@ impl Plans {
         let arguments = arguments_of(place, &between, &one.arguments)?;
         let plan = self.of(one.vhost, place, &between)?;
         match one.destination_type.as_str() {
-            // Every queue has it by itself.
-            "queue" if one.source.is_empty() => {}
-            // A queue that was passed over has none.
-            "queue" if is_passed_over(&one.destination) => {}
+            "queue" if one.source.is_empty() || is_passed_over(&one.destination) => {
+                let is_of_default = one.source.is_empty();
+                add(&mut self.passed_over, PassedOver::binding(is_of_default));
+            }
             "queue" => {
                 plan.definitions.queue_bindings.push(QueueBind {
                     queue: target,
@@ -224,6 +248,9 @@ impl Plans {
         Ok(())
     }
 }
+
+const QUEUE_TYPE: &str = "x-queue-type";
+const STREAM: &str = "stream";
 
 fn is_passed_over(name: &str) -> bool {
     name.is_empty() || name.starts_with("amq.")

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use menzil_core::{
     ChannelKey, Command, Definition, Definitions, Delay, DelaySummary, Effective, Frozen, Object,
-    PublishRef, QueueSummary, Refusal, Shard, Summary,
+    PublishRef, QueueSummary, Refusal, Shard, Summary, Topology,
 };
 use menzil_journal::{Freeze, Marks};
 use menzil_model::fact::PolicyDefinition;
@@ -16,7 +16,6 @@ use tokio::sync::Notify;
 use super::link::{Link, OutboundGuard};
 use super::outlet::{Open, Outlet};
 use super::{Node, ShardLog, stop_node};
-use crate::stats::Snapshot;
 
 /// A virtual host's state and who waits for it.
 pub(crate) struct ShardDriver {
@@ -119,9 +118,9 @@ impl ShardDriver {
         state.shard.list_delays(exchange, after, count)
     }
 
-    /// Its exchanges, queues and bindings.
-    pub(crate) fn definitions(&self) -> Snapshot {
-        Snapshot::of(self.state.lock().shard.topology())
+    /// Its exchanges, queues and bindings as they are now. The copy shares names and tables.
+    pub(crate) fn topology(&self) -> Topology {
+        self.state.lock().shard.topology().clone()
     }
 
     /// The whole durable state, and what the journal knows of this moment.

@@ -44,17 +44,21 @@ pub(crate) enum Remains {
 }
 
 impl Index {
-    /// Takes ready entries out for nobody. The ranges have no others in them.
-    pub(crate) fn take_to_die(&mut self, ranges: &[Range]) {
+    /// Takes entries out for nobody: ready ones, or after a start any. The ranges have no others
+    /// in them. Tells which were there, in order.
+    pub(crate) fn take_to_die(&mut self, ranges: &[Range]) -> Vec<Sequence> {
         let mut taken = Taken {
             durable: self.durable,
             entries: Vec::new(),
         };
         self.remove_ranges(ranges, &mut taken);
+        let mut sequences: Vec<Sequence> = taken.entries.iter().map(Held::sequence).collect();
+        sequences.sort_unstable();
         for held in taken.entries {
             self.content_bytes += held.held_bytes();
             self.unsettled.insert(held);
         }
+        sequences
     }
 
     /// Where the message of an entry that was taken out is.

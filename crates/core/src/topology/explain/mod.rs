@@ -16,16 +16,19 @@ use super::Topology;
 use super::carbon_copy::RoutingKeys;
 use super::index::{End, Index, Scratch};
 use super::point::{Exchange, Point, Role};
+use crate::delay::delay_of;
 use crate::refusal::{Object, Refusal};
 
 pub(crate) use headers::shown;
-use words::Budget;
+use words::{Budget, letters_apart};
 
 /// What would become of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// Why it would be refused; nothing else is there then.
+    /// Why it would be refused; nothing of its way is there then.
     pub refusal: Option<Refusal>,
+    /// Exchanges whose names may be meant where there is none of that name, the nearest first.
+    pub similar: Vec<Name>,
     /// The exchanges that it comes to, in the order in which it does.
     pub visits: Vec<Visit>,
     /// The queues that it reaches, by name.
@@ -48,8 +51,12 @@ pub struct Reach {
 pub struct Visit {
     /// Its name.
     pub exchange: Name,
-    /// How it routes.
+    /// Its type.
     pub kind: ExchangeKind,
+    /// How it routes: of one that delays, as another type does.
+    pub routes_as: ExchangeKind,
+    /// Whether the message waits here before it goes on; of an exchange that delays.
+    pub wait: Option<Wait>,
     /// How the message came there.
     pub from: Arrival,
     /// How many bindings begin there; for the default exchange, how many queues there are.
@@ -64,6 +71,17 @@ pub struct Visit {
     pub choice: Option<Choice>,
     /// The alternate exchange, if it has one.
     pub alternate: Option<Alternate>,
+}
+
+/// Whether a message waits in an exchange that delays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// For so many milliseconds, as its header `x-delay` says.
+    For(u64),
+    /// It has no `x-delay` that counts.
+    NotAsked,
+    /// It has waited on its way before.
+    Before,
 }
 
 /// How a message came to an exchange.
@@ -195,8 +213,10 @@ struct Walk<'a, 'k, 'p> {
     properties: &'a Properties<'p>,
     scratch: Scratch,
     budget: Budget,
-    /// Numbers of the exchanges to come to, and how.
-    ahead: Vec<(usize, Arrival)>,
+    /// Numbers of the exchanges to come to, how, and whether it has waited by then.
+    ahead: Vec<(usize, Arrival, bool)>,
+    /// How long the message waits where it does.
+    delay: Option<u64>,
     /// From point to point, and whether by chance.
     edges: Vec<(usize, usize, bool)>,
     seen: Set<usize>,
@@ -212,18 +232,20 @@ impl Topology {
         keys: &RoutingKeys<'_>,
         properties: &Properties<'_>,
     ) -> Explanation {
-        let refused = |refusal| Explanation {
+        let refused = |refusal, similar| Explanation {
             refusal: Some(refusal),
+            similar,
             visits: Vec::new(),
             queues: Vec::new(),
             is_cut: false,
         };
         let Some(start) = self.exchange_names.get(exchange).copied() else {
-            return refused(Refusal::NotFound(Object::Exchange(exchange.clone())));
+            let refusal = Refusal::NotFound(Object::Exchange(exchange.clone()));
+            return refused(refusal, self.similar_exchanges(exchange));
         };
         let point = self.points.get(start).and_then(Point::exchange);
         if point.is_some_and(|exchange| exchange.definition.internal) {
-            return refused(Refusal::InternalExchange(exchange.clone()));
+            return refused(Refusal::InternalExchange(exchange.clone()), Vec::new());
         }
         let mut walk = Walk {
             topology: self,
@@ -231,17 +253,18 @@ impl Topology {
             properties,
             scratch: Scratch::default(),
             budget: Budget(BUDGET),
-            ahead: vec![(start, Arrival::Publisher)],
+            ahead: vec![(start, Arrival::Publisher, false)],
+            delay: delay_of(properties),
             edges: Vec::new(),
             seen: Set::from_iter([start]),
             visits: Vec::new(),
             is_cut: false,
         };
         let mut next = 0;
-        while let Some((number, from)) = walk.ahead.get(next).cloned() {
+        while let Some((number, from, has_waited)) = walk.ahead.get(next).cloned() {
             next += 1;
             if let Some(exchange) = self.points.get(number).and_then(Point::exchange) {
-                let visit = walk.visit(number, exchange, from);
+                let visit = walk.visit(number, exchange, (from, has_waited));
                 if walk.visits.len() < LISTED_MAX {
                     walk.visits.push(visit);
                 } else {
@@ -251,11 +274,35 @@ impl Topology {
         }
         walk.explanation(start)
     }
+
+    /// The exchanges whose names are a slip of the pen away from that one.
+    fn similar_exchanges(&self, name: &Name) -> Vec<Name> {
+        let mut budget = Budget(BUDGET);
+        let near = self.exchange_names.keys().filter_map(|other| {
+            let apart = letters_apart(name.as_bytes(), other.as_bytes(), &mut budget)?;
+            Some((apart, other))
+        });
+        let mut near: Vec<(u32, &Name)> = near.collect();
+        near.sort_unstable();
+        let names = near.into_iter().take(SIMILAR_MAX);
+        names.map(|(_, other)| other.clone()).collect()
+    }
 }
 
 impl Walk<'_, '_, '_> {
-    fn visit(&mut self, number: usize, exchange: &Exchange, from: Arrival) -> Visit {
+    fn visit(
+        &mut self,
+        number: usize,
+        exchange: &Exchange,
+        (from, has_waited): (Arrival, bool),
+    ) -> Visit {
         let definition = &exchange.definition;
+        let wait = definition.delays().then_some(match self.delay {
+            None => Wait::NotAsked,
+            Some(_) if has_waited => Wait::Before,
+            Some(delay) => Wait::For(delay),
+        });
+        let has_waited = has_waited || matches!(wait, Some(Wait::For(_)));
         let (ends, choice) = match &exchange.index {
             Index::Default => (self.queues_by_name(), None),
             Index::Single(single) => {
@@ -283,6 +330,8 @@ impl Walk<'_, '_, '_> {
         let visit = Visit {
             exchange: definition.name.clone(),
             kind: definition.kind,
+            routes_as: definition.routes_as(),
+            wait,
             from,
             bindings: self.bindings_of(number, is_default),
             matched_count,
@@ -293,7 +342,7 @@ impl Walk<'_, '_, '_> {
         };
         for end in ends.values() {
             let from = || Arrival::Exchange(definition.name.clone());
-            self.go(number, end.point, by_chance, from);
+            self.go((number, end.point), by_chance, (from, has_waited));
         }
         if let Some(alternate) = visit
             .alternate
@@ -306,15 +355,20 @@ impl Walk<'_, '_, '_> {
                 .copied()
         {
             let from = || Arrival::AlternateOf(definition.name.clone());
-            self.go(number, to, false, from);
+            self.go((number, to), false, (from, has_waited));
         }
         visit
     }
 
-    fn go(&mut self, from: usize, to: usize, by_chance: bool, how: impl FnOnce() -> Arrival) {
+    fn go(
+        &mut self,
+        (from, to): (usize, usize),
+        by_chance: bool,
+        (how, has_waited): (impl FnOnce() -> Arrival, bool),
+    ) {
         self.edges.push((from, to, by_chance));
         if self.seen.insert(to) {
-            self.ahead.push((to, how()));
+            self.ahead.push((to, how(), has_waited));
         }
     }
 
@@ -510,6 +564,7 @@ impl Walk<'_, '_, '_> {
         queues.truncate(QUEUES_MAX);
         Explanation {
             refusal: None,
+            similar: Vec::new(),
             visits: self.visits,
             queues,
             is_cut: self.is_cut,
@@ -530,6 +585,8 @@ const LISTED_MAX: usize = 100;
 const QUEUES_MAX: usize = 10_000;
 /// Near bindings of one exchange that are listed.
 const NEAR_MAX: usize = 5;
+/// Names that may be meant.
+const SIMILAR_MAX: usize = 3;
 /// Pairs of words or letters that are compared in all.
 const BUDGET: u64 = 20_000_000;
 /// Of one value that is shown.

@@ -1,7 +1,5 @@
 //! What comes back: how often, how often is too much, and how long it waits.
 
-use std::collections::BTreeSet;
-
 use super::letter::Reason;
 use super::policies::Settings;
 use super::{Entry, Host, Place};
@@ -57,9 +55,6 @@ impl Host {
             }
         }
         queue.ready.insert(place, entry);
-        if queue.settings.dead.is_none() {
-            queue.drop_head(&BTreeSet::new());
-        }
     }
 
     /// Queues in which entries are to be ready again.
@@ -88,8 +83,6 @@ impl Host {
             let (_, entry) = queue.resting.remove(&place).unwrap();
             queue.ready.insert(place, entry);
         }
-        if queue.settings.dead.is_none() {
-            queue.drop_head(&BTreeSet::new());
-        }
+        self.trim();
     }
 }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use menzil_core::explain::{Arrival, ChosenBy, Explanation, Miss, Near, Taken, Visit};
+use menzil_core::explain::{Arrival, ChosenBy, Explanation, Miss, Near, Taken, Visit, Wait};
 use menzil_core::{Object, Refusal};
 use menzil_model::fact::ExchangeKind;
-use menzil_model::{Escaped, Value};
+use menzil_model::{Escaped, Name, Value};
 
 /// The whole way of one message.
 pub(super) fn whole(explanation: &Explanation) -> String {
@@ -27,7 +27,8 @@ pub(super) fn whole(explanation: &Explanation) -> String {
 pub(super) fn line(explanation: &Explanation, key: &str, vhost: &str) -> String {
     let key = Escaped(key.as_bytes());
     if let Some(why) = &explanation.refusal {
-        return format!("LOST  {key}: {}\n", refusal(why, vhost));
+        let why = refusal(why, &explanation.similar, vhost);
+        return format!("LOST  {key}: {why}\n");
     }
     if explanation.is_unroutable() {
         let near = explanation
@@ -53,9 +54,15 @@ pub(super) fn line(explanation: &Explanation, key: &str, vhost: &str) -> String 
 }
 
 /// Why the message would be refused.
-pub(super) fn refusal(refusal: &Refusal, vhost: &str) -> String {
+pub(super) fn refusal(refusal: &Refusal, similar: &[Name], vhost: &str) -> String {
     if let Refusal::NotFound(Object::Exchange(name)) = refusal {
-        return format!("there is no exchange '{name}' in virtual host '{vhost}'");
+        let similar: Vec<String> = similar.iter().map(|name| format!("'{name}'")).collect();
+        let similar = match similar.as_slice() {
+            [] => String::new(),
+            [one] => format!("; is {one} meant?"),
+            more => format!("; is one of these meant: {}?", more.join(", ")),
+        };
+        return format!("there is no exchange '{name}' in virtual host '{vhost}'{similar}");
     }
     if let Refusal::InternalExchange(name) = refusal {
         return format!("exchange '{name}' is internal: nobody can publish to it");
@@ -106,13 +113,20 @@ fn put_visit(out: &mut String, visit: &Visit) {
         ("binding", "bindings")
     };
     let counted = if visit.bindings == 1 { one } else { many };
-    let kind = visit.kind.name();
+    let kind = if visit.kind == visit.routes_as {
+        visit.kind.name().to_owned()
+    } else {
+        format!("{} as {}", visit.kind.name(), visit.routes_as.name())
+    };
     let from = match &visit.from {
         Arrival::Publisher => String::new(),
         Arrival::Exchange(from) => format!(", bound to '{from}'"),
         Arrival::AlternateOf(from) => format!(", the alternate of '{from}'"),
     };
     let _ = writeln!(out, "{name} ({kind}, {} {counted}){from}", visit.bindings);
+    if let Some(wait) = visit.wait {
+        let _ = writeln!(out, "  {}", wait_text(wait));
+    }
     if let Some(choice) = &visit.choice {
         let _ = writeln!(
             out,
@@ -126,7 +140,7 @@ fn put_visit(out: &mut String, visit: &Visit) {
     } else if visit.matched.is_empty() {
         out.push_str("  no binding takes the message\n");
     }
-    let of_kind = |taken: &Taken| condition(visit.kind, taken);
+    let of_kind = |taken: &Taken| condition(visit.routes_as, taken);
     let rows = visit.matched.iter().map(of_kind);
     let near_rows = visit.near.iter().map(|near| of_kind(&near.binding));
     let width = rows.chain(near_rows).map(|row| row.chars().count()).max();
@@ -161,6 +175,19 @@ fn put_visit(out: &mut String, visit: &Visit) {
             (false, false) => format!("its alternate exchange '{name}' is not needed"),
         };
         let _ = writeln!(out, "  {text}");
+    }
+}
+
+fn wait_text(wait: Wait) -> String {
+    match wait {
+        Wait::For(milliseconds) => {
+            format!("the message waits here for {milliseconds} ms, and when it is due goes on:")
+        }
+        Wait::NotAsked => {
+            "it delays, but there is no x-delay of 1 to 4294967295 ms: it goes on at once"
+                .to_owned()
+        }
+        Wait::Before => "it delays, but the message has waited on its way before".to_owned(),
     }
 }
 
