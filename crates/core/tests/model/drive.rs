@@ -350,6 +350,7 @@ impl Pair {
                 no_ack,
                 prefetch,
                 priority,
+                timeout,
             } => {
                 let qos = Request::Qos {
                     prefetch_size: 0,
@@ -357,6 +358,7 @@ impl Pair {
                     global: false,
                 };
                 let priority = (*priority != 0).then_some(("x-priority", Value::I8(*priority)));
+                let timeout = timeout.map(|time| ("x-consumer-timeout", Value::I64(time as i64)));
                 let consume = Request::Consume(Consume {
                     queue: queue_name(*queue),
                     consumer_tag: name(&tag.to_string()),
@@ -364,7 +366,7 @@ impl Pair {
                     no_ack: *no_ack,
                     exclusive: false,
                     nowait: false,
-                    arguments: arguments(&priority.into_iter().collect::<Vec<_>>()),
+                    arguments: arguments(&priority.into_iter().chain(timeout).collect::<Vec<_>>()),
                     entropy: 0,
                     reply_entropy: 0,
                 });
@@ -626,6 +628,7 @@ fn declare(queue: u8, durable: bool, of: &Arguments) -> Request {
     number("x-expires", of.expires);
     number("x-delivery-limit", of.failures);
     number("x-max-priority", of.priorities.map(u64::from));
+    number("x-consumer-timeout", of.timeout);
     number("x-delayed-retry-min", of.retry_min);
     number("x-delayed-retry-max", of.retry_max);
     number("x-deduplication-size", of.once.map(|once| once.0));

@@ -8,6 +8,7 @@ mod delays;
 mod letter;
 mod policies;
 mod retry;
+mod timeout;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -67,6 +68,8 @@ struct Consumer {
     no_ack: bool,
     prefetch: u16,
     priority: i8,
+    /// How long it may leave a delivery unsettled.
+    timeout: Option<u64>,
     unsettled: u64,
 }
 
@@ -96,6 +99,7 @@ struct Out {
     number: u64,
     place: Place,
     consumer: Option<u64>,
+    since: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -376,7 +380,10 @@ impl Host {
                 no_ack,
                 prefetch,
                 priority,
+                timeout,
             } => {
+                let of_queue = self.queues[queue].settings.timeout;
+                let timeout = timeout.or(of_queue).filter(|time| *time > 0 && !no_ack);
                 let consumer = Consumer {
                     number: self.number(),
                     channel: *channel,
@@ -384,6 +391,7 @@ impl Host {
                     no_ack: *no_ack,
                     prefetch: *prefetch,
                     priority: *priority,
+                    timeout,
                     unsettled: 0,
                 };
                 let queue = self.queue(*queue);
@@ -449,7 +457,7 @@ impl Host {
                 self.now += milliseconds;
                 self.expire();
                 self.end_leases();
-                Ok(())
+                self.time_out()
             }
             Step::CancelDelay { nth } => {
                 self.cancel_delay(*nth);
@@ -772,6 +780,7 @@ impl Host {
                 number,
                 place,
                 consumer: None,
+                since: now,
             };
             self.channel(channel).out.insert(tag, out);
             entry.redelivered = Some(true);
@@ -1132,6 +1141,7 @@ impl Host {
                 number,
                 place,
                 consumer: Some(taker),
+                since: now,
             };
             state.out.insert(*tag, out);
         }

@@ -110,6 +110,8 @@ pub(crate) struct Arguments {
     pub(crate) groups: bool,
     /// Failures that are allowed.
     pub(crate) failures: Option<u64>,
+    /// How long consumers may leave a delivery unsettled; 0 is for ever.
+    pub(crate) timeout: Option<u64>,
     pub(crate) retry: Option<Retry>,
     pub(crate) retry_min: Option<u64>,
     /// Not below the least.
@@ -149,6 +151,8 @@ pub(crate) struct Says {
     pub(crate) dead_key: Option<&'static str>,
     /// Below 0 is no limit.
     pub(crate) failures: Option<i64>,
+    /// How long consumers may leave a delivery unsettled; 0 is for ever.
+    pub(crate) timeout: Option<u64>,
     pub(crate) retry: Option<Retry>,
     pub(crate) retry_min: Option<u64>,
     /// Not below the least.
@@ -159,7 +163,7 @@ impl Says {
     fn random(random: &mut Random, is_operator: bool) -> Self {
         let mut says = Self::default();
         for _ in 0..=random.below(3) {
-            match random.below(if is_operator { 9 } else { 12 }) {
+            match random.below(if is_operator { 9 } else { 13 }) {
                 0 => says.length = Some(random.pick(&[0, 1, 3])),
                 1 => says.bytes = Some(random.pick(&[0, 15, 30])),
                 2 => says.overflow = Some(random.pick(&[Overflow::DropHead, Overflow::RejectDead])),
@@ -173,7 +177,8 @@ impl Says {
                 }
                 7 => says.retry_min = Some(random.pick(&[1, 3])),
                 8 => says.retry_max = Some(random.pick(&[3, 8])),
-                9 => says.dead_key = Some(random.pick(&["q0", "q1", "q4", "0", "2"])),
+                9 => says.timeout = Some(random.pick(&[5, 20])),
+                10 => says.dead_key = Some(random.pick(&["q0", "q1", "q4", "0", "2"])),
                 _ => {
                     let exchanges = [
                         Exchange::Default,
@@ -258,6 +263,7 @@ impl Arguments {
                 .failures
                 .then(|| random.some(3, &[0, 1, 2]))
                 .flatten(),
+            timeout: random.some(6, &[0, 5, 20]),
             retry: random.some(4, &Retry::EVERY),
             retry_min: random.some(2, &[1, 4]),
             retry_max: random.some(2, &[4, 9]),
@@ -361,6 +367,7 @@ pub(crate) enum Step {
         no_ack: bool,
         prefetch: u16,
         priority: i8,
+        timeout: Option<u64>,
     },
     Cancel {
         nth: u64,
@@ -461,6 +468,7 @@ fn step(random: &mut Random, features: Features) -> Step {
             } else {
                 0
             },
+            timeout: random.some(6, &[0, 3, 15]),
         },
         56 => Step::Cancel { nth: random.next() },
         57 => Step::SetPolicy(Policy::random(random)),

@@ -29,6 +29,7 @@ pub(super) fn definition(policy: &Policy) -> PolicyDefinition {
         ),
         ("dead-letter-routing-key", says.dead_key.map(text)),
         ("delivery-limit", says.failures.map(Value::I64)),
+        ("consumer-timeout", says.timeout.map(number)),
         ("delayed-retry-type", says.retry.map(retry_name)),
         ("delayed-retry-min", says.retry_min.map(number)),
         ("delayed-retry-max", says.retry_max.map(number)),
