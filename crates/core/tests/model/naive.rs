@@ -140,6 +140,8 @@ enum Source {
     Delay(Exchange),
     /// A queue that it came back to, where it is ready again.
     Rest(u8),
+    /// Consumers that hold something for too long.
+    Late,
 }
 
 type Checked = Result<(), String>;
@@ -291,8 +293,10 @@ impl Host {
             }
             for source in early {
                 let mut next = host.clone();
-                next.bury(source);
-                open.push(next);
+                match next.bury(source) {
+                    Ok(()) => open.push(next),
+                    Err(text) => why = text,
+                }
             }
             let pending = host.advance();
             if !known.insert(host.signature()) {
@@ -310,8 +314,10 @@ impl Host {
             }
             for source in pending {
                 let mut next = host.clone();
-                next.bury(source);
-                open.push(next);
+                match next.bury(source) {
+                    Ok(()) => open.push(next),
+                    Err(text) => why = text,
+                }
             }
         }
         if done.is_empty() {
@@ -457,7 +463,7 @@ impl Host {
                 self.now += milliseconds;
                 self.expire();
                 self.end_leases();
-                self.time_out()
+                Ok(())
             }
             Step::CancelDelay { nth } => {
                 self.cancel_delay(*nth);
@@ -923,7 +929,7 @@ impl Host {
     }
 
     /// One message goes on from there.
-    fn bury(&mut self, source: Source) {
+    fn bury(&mut self, source: Source) -> Checked {
         match source {
             Source::Refused => {
                 let (queue, letter) = self.refused.pop_front().unwrap();
@@ -935,7 +941,9 @@ impl Host {
             }
             Source::Delay(exchange) => self.send_due(exchange),
             Source::Rest(queue) => self.end_rest(queue),
+            Source::Late => return self.time_out(),
         }
+        Ok(())
     }
 
     fn send_on(&mut self, queue: u8, mut letter: Letter, reason: Reason) {
@@ -992,7 +1000,9 @@ impl Host {
         let refused = (!self.refused.is_empty()).then_some(Source::Refused);
         let due = self.due().into_iter().map(Source::Delay);
         let rested = self.rested().into_iter().map(Source::Rest);
-        dying.chain(refused).chain(due).chain(rested).collect()
+        let late = (!self.late().is_empty()).then_some(Source::Late);
+        let all = dying.chain(refused).chain(due).chain(rested);
+        all.chain(late).collect()
     }
 
     /// Nothing came but what had to, and nothing is left undone.

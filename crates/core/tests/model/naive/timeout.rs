@@ -34,7 +34,7 @@ impl Host {
     }
 
     /// Number, channel and tag of each.
-    fn late(&self) -> Vec<(u64, u16, String)> {
+    pub(super) fn late(&self) -> Vec<(u64, u16, String)> {
         let consumers = self.queues.values().flat_map(|queue| &queue.consumers);
         let is_late = |one: &&super::Consumer| {
             let Some(timeout) = one.timeout else {
