@@ -8,6 +8,7 @@ use menzil_model::{DeliveryTag, Message, Name, QueueId};
 use crate::command::Request;
 use crate::consumer::ConsumerId;
 use crate::deliveries::{Deliveries, Delivery};
+use crate::got::Got;
 use crate::route::Route;
 
 /// See the module.
@@ -30,6 +31,8 @@ pub(crate) struct Channel {
     pub(crate) route: Option<Box<Route>>,
     /// Its consumer of direct replies.
     pub(crate) replies: Option<Box<Replies>>,
+    /// How long what `basic.get` took is out, where that has a limit.
+    pub(crate) got: Option<Box<Got>>,
     /// A request that waits for the journal.
     pub(crate) parked: Option<Parked>,
 }

@@ -15,6 +15,7 @@ mod deliveries;
 mod effect;
 mod equivalence;
 mod generated;
+mod got;
 mod log;
 mod own_arguments;
 mod policy;

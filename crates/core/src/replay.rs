@@ -19,7 +19,7 @@ use crate::effect::Reply;
 use crate::own_arguments::mistaken;
 use crate::queue::{Scanned, place_at};
 use crate::refusal::{Object, Refusal};
-use crate::store::{Retention, milliseconds_of};
+use crate::store::milliseconds_of;
 
 pub(crate) use found::{Found, Piece};
 pub(crate) use probe::Probe;
@@ -39,17 +39,19 @@ pub(crate) enum From {
 }
 
 impl From {
-    /// Reads and checks the arguments of a new binding.
+    /// Reads and checks the arguments of a new binding; whether the exchange keeps anything is
+    /// known to who asks.
     pub(crate) fn read(
         arguments: &Table,
         exchange: &ExchangeDefinition,
+        keeps: bool,
         now: u64,
     ) -> Result<Option<Self>, Refusal> {
         let Some(value) = arguments.find(ARGUMENT.as_bytes()) else {
             return Ok(None);
         };
         let object = || Object::Exchange(exchange.name.clone());
-        if Retention::of(exchange).is_none() {
+        if !keeps {
             return Err(Refusal::InvalidArgument {
                 object: object(),
                 argument: Name::from(ARGUMENT),
@@ -74,7 +76,7 @@ impl From {
 const WANTED: &str = "first, last, a count, a timestamp, or an interval such as 1h";
 
 const NOTHING_KEPT: &str = "the exchange keeps nothing: it needs x-retain-messages, \
-x-retain-bytes or x-retain-age";
+x-retain-bytes or x-retain-age, or a policy of them";
 
 /// By queue, and in a queue with priorities by priority.
 pub(crate) type AllFound = BTreeMap<(QueueId, u8), Found>;
@@ -162,8 +164,6 @@ mod tests {
     const NOW: u64 = 10_000_000;
 
     fn read(value: Value<'_>, keeps: bool) -> Result<Option<From>, String> {
-        let retain = TableBuilder::new().field("x-retain-bytes", Value::I32(9));
-        let retain = retain.build();
         let exchange = ExchangeDefinition {
             id: ExchangeId(3),
             name: Name::from("x"),
@@ -171,10 +171,10 @@ mod tests {
             durable: true,
             auto_delete: false,
             internal: false,
-            arguments: if keeps { retain } else { Table::empty() },
+            arguments: Table::empty(),
         };
         let table = TableBuilder::new().field(ARGUMENT, value).build();
-        From::read(&table, &exchange, NOW).map_err(|refusal| {
+        From::read(&table, &exchange, keeps, NOW).map_err(|refusal| {
             let Refusal::InvalidArgument {
                 argument, reason, ..
             } = refusal

@@ -3,13 +3,15 @@
 //!
 //! It lies in a hidden queue, the exchange's store ([`QueueId::store_of`]): a publish stays one
 //! record, with one entry more. In a store a sequence says when the message came: milliseconds
-//! since 1970 above a counter. It has no name, no binding and no consumer, and is made and
-//! deleted with its exchange.
+//! since 1970 above a counter. It has no name, no binding and no consumer. Arguments make it with
+//! the exchange, a policy when it reaches the exchange; it is deleted with the exchange, and
+//! emptied when nothing is to be kept any more.
 
 use menzil_model::fact::{ExchangeDefinition, ExchangeKind};
 use menzil_model::{Table, Value};
 
-use crate::queue::Arguments;
+use crate::policy::{Given, RETAIN_AGE, RETAIN_BYTES, RETAIN_MESSAGES};
+use crate::queue::{Arguments, interval_of};
 use crate::refusal::{Object, Refusal};
 use crate::topology::Term;
 
@@ -31,7 +33,48 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// What a declared exchange keeps; `None` where it is nothing.
+    /// Without a limit, until it is known what counts.
+    pub(crate) const ALL: Self = Self {
+        length_max: None,
+        bytes_max: None,
+        age_max: None,
+        is_history: false,
+    };
+
+    /// Nothing any more.
+    pub(crate) const NOTHING: Self = Self {
+        length_max: Some(0),
+        ..Self::ALL
+    };
+
+    /// What an exchange keeps by its arguments and by policies, of each limit the lower one.
+    pub(crate) fn with_policies(
+        exchange: &ExchangeDefinition,
+        given: &[Given<'_>],
+    ) -> Option<Self> {
+        let mut retention = Self::of(exchange);
+        for given in given {
+            let number = u64::try_from(given.value.as_integer().unwrap_or_default());
+            let limit = match given.key.name {
+                RETAIN_MESSAGES | RETAIN_BYTES => number.ok(),
+                RETAIN_AGE => interval_of(given.value),
+                _ => continue,
+            };
+            let Some(limit) = limit else {
+                continue;
+            };
+            let all = retention.get_or_insert(Self::ALL);
+            let place = match given.key.name {
+                RETAIN_MESSAGES => &mut all.length_max,
+                RETAIN_BYTES => &mut all.bytes_max,
+                _ => &mut all.age_max,
+            };
+            *place = Some(place.map_or(limit, |own| own.min(limit)));
+        }
+        retention
+    }
+
+    /// What a declared exchange keeps by its arguments; `None` where it is nothing.
     pub(crate) fn of(exchange: &ExchangeDefinition) -> Option<Self> {
         // Only what read without an error was declared.
         Self::read(exchange.kind, &exchange.arguments, || {

@@ -125,7 +125,8 @@ class Policies:
     def set(self, policy, *arguments, operator=False, **options):
         done = self.try_set(policy, *arguments, operator=operator, **options)
         assert done.returncode == 0, done.stderr + done.stdout
-        self.set_ones.append((policy, operator))
+        if (policy, operator) not in self.set_ones:
+            self.set_ones.append((policy, operator))
 
     def clear(self, policy, operator=False):
         self.set_ones.remove((policy, operator))

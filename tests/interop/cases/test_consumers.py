@@ -206,6 +206,17 @@ def test_a_timeout_is_an_integer_and_not_negative(conn, queue, value, reason):
                       f"PRECONDITION_FAILED - invalid arg 'x-consumer-timeout' for queue '{q}' in vhost '/': {reason}")
 
 
+def test_what_was_got_and_not_settled_closes_the_channel(conn, queue):
+    q = queue("quorum", **{"x-consumer-timeout": 1000})
+    put(conn, q, b"1")
+    channel = conn.channel()
+    assert conn.call(channel, "basic.get", queue=q).body == b"1"
+    event = conn.expect_close(channel, 406)
+    assert event.reply_text.startswith("PRECONDITION_FAILED - delivery acknowledgement on channel ")
+    again = consumer(conn, q, "again")
+    assert delivery(conn, again).redelivered
+
+
 def test_an_ordinary_queue_has_timeouts_too(conn, queue, broker):
     if not broker.menzil:
         pytest.skip("RabbitMQ has them on quorum queues only")

@@ -8,7 +8,7 @@ import random
 import pytest
 
 import rawamqp
-from conftest import declare, get_all
+from conftest import arrival, deaths, declare, get_all
 
 
 @pytest.fixture(autouse=True)
@@ -166,7 +166,7 @@ def test_what_waited_to_be_tried_again_goes_on_with_its_group(conn, connect, nam
     channel = consumer(conn, queue)
     for number in range(30):
         publish(conn, on, queue, b"%d" % number, number % 5)
-    settled, refused = set(), set()
+    settled, refused = [], set()
     while len(settled) < 30:
         got = conn.expect(channel, "basic.deliver")
         number = int(got.body)
@@ -174,6 +174,30 @@ def test_what_waited_to_be_tried_again_goes_on_with_its_group(conn, connect, nam
             refused.add(number)
             conn.send(channel, "basic.nack", delivery_tag=got.delivery_tag, requeue=True)
         else:
-            settled.add(number)
+            settled.append(number)
             conn.send(channel, "basic.ack", delivery_tag=got.delivery_tag)
+    for group in range(5):
+        numbers = [number for number in settled if number % 5 == group]
+        assert numbers == sorted(numbers), "a group waits for the one that is tried again"
     conn.call(on, "queue.delete", queue=queue)
+
+
+def test_a_group_goes_on_when_what_it_waits_for_expires(conn, name, until):
+    queue, dead = name(), name("dead")
+    on = confirmed(conn)
+    declare(conn, on, dead)
+    declare(conn, on, queue, arguments={
+        "x-group-header": "account", "x-delayed-retry-type": "all", "x-delayed-retry-min": 600000,
+        "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+    publish(conn, on, queue, b"brief", 1, expiration="1500")
+    publish(conn, on, queue, b"next", 1)
+    channel = consumer(conn, queue)
+    got = conn.expect(channel, "basic.deliver")
+    assert got.body == b"brief"
+    conn.send(channel, "basic.reject", delivery_tag=got.delivery_tag, requeue=True)
+    got = conn.expect(channel, "basic.deliver", timeout=60)
+    assert got.body == b"next", "long before the retry"
+    letter = arrival(conn, on, dead, until)
+    assert (letter.body, deaths(letter)) == (b"brief", [(queue, "expired", 1)])
+    for gone in (queue, dead):
+        conn.call(on, "queue.delete", queue=gone)

@@ -5,7 +5,7 @@
 use menzil_model::{Name, Value};
 
 use super::Subject;
-use crate::queue::{Asked, Overflow, RetryKind};
+use crate::queue::{Asked, Overflow, RetryKind, interval_of};
 
 /// A key.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) enum Merge {
 impl Merge {
     /// Whether the own value wins.
     pub(crate) fn keeps_own(self, own: Value<'_>, imposed: Value<'_>, subject: Subject) -> bool {
-        let numbers = own.as_integer().zip(imposed.as_integer());
+        let numbers = measure(own).zip(measure(imposed));
         let is_lower = numbers.is_some_and(|(own, imposed)| own <= imposed);
         let is_higher = numbers.is_some_and(|(own, imposed)| own >= imposed);
         let is_unlimited = numbers.is_some_and(|(own, imposed)| own < 0 || imposed < 0);
@@ -95,9 +95,15 @@ impl Key {
         !unfit.contains(&self.name)
     }
 
-    /// Whether exchanges act on it.
-    pub(crate) fn is_of_exchanges(&self) -> bool {
-        self.name == "alternate-exchange"
+    /// The argument of exchanges that says the same, if they act on it.
+    pub(crate) fn argument_of_exchanges(&self) -> Option<&'static str> {
+        match self.name {
+            "alternate-exchange" => Some("alternate-exchange"),
+            RETAIN_MESSAGES => Some("x-retain-messages"),
+            RETAIN_BYTES => Some("x-retain-bytes"),
+            RETAIN_AGE => Some("x-retain-age"),
+            _ => None,
+        }
     }
 
     /// Puts a value in the place that it has in a queue's settings; hints have none.
@@ -136,6 +142,12 @@ fn text(value: Value<'_>) -> Option<&[u8]> {
 
 fn unsigned(value: Value<'_>) -> Option<u64> {
     u64::try_from(value.as_integer()?).ok()
+}
+
+/// A number, also of an interval in words.
+fn measure(value: Value<'_>) -> Option<i128> {
+    let interval = || interval_of(value).map(i128::from);
+    value.as_integer().or_else(interval)
 }
 
 fn is_name(value: Value<'_>) -> bool {
@@ -190,11 +202,16 @@ pub(super) const LAST: [&str; 5] = [
     "delayed-retry-max",
 ];
 
+/// What an exchange keeps of the messages that pass: the keys for it.
+pub(crate) const RETAIN_MESSAGES: &str = "retain-messages";
+pub(crate) const RETAIN_BYTES: &str = "retain-bytes";
+pub(crate) const RETAIN_AGE: &str = "retain-age";
+
 /// The key that lets a policy leave to the one below it what it does not say.
 pub(super) const LAYERED: &str = "layered";
 
 /// All of them.
-pub(super) static KEYS: [Key; 27] = {
+pub(super) static KEYS: [Key; 30] = {
     use Merge::{ByType, Higher, Imposed, Limit, Lower, Own};
     const BYTES: &str = "is not a valid maximum memory in bytes";
     [
@@ -246,6 +263,27 @@ pub(super) static KEYS: [Key; 27] = {
             "is not a valid dead letter strategy",
             None,
             Own,
+        ),
+        key(
+            RETAIN_MESSAGES,
+            is_positive,
+            "is not a valid number of messages to retain: must be a whole number from 1 on",
+            Some(Lower),
+            Lower,
+        ),
+        key(
+            RETAIN_BYTES,
+            is_positive,
+            "is not a valid number of bytes to retain: must be a whole number from 1 on",
+            Some(Lower),
+            Lower,
+        ),
+        key(
+            RETAIN_AGE,
+            |value| interval_of(value).is_some(),
+            "is not a valid age to retain: must be milliseconds, or a text such as 12h or 7D",
+            Some(Lower),
+            Lower,
         ),
         key(
             "message-ttl",

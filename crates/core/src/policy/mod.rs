@@ -21,7 +21,7 @@ use self::keys::LAYERED;
 use self::pattern::Pattern;
 
 pub use check::PolicyRequest;
-pub(crate) use keys::Key;
+pub(crate) use keys::{Key, RETAIN_AGE, RETAIN_BYTES, RETAIN_MESSAGES};
 pub(crate) use settings::{argument_of, settings_of};
 
 /// What a policy may be for.

@@ -8,8 +8,9 @@
 //!
 //! Entries are looked at in order, and those that cannot go out are set aside here, by group,
 //! while they stay where they are in the index. A group that has nothing out is free; otherwise
-//! it is its holder's until all of it is settled. Nothing of this is durable: after a restart
-//! everything is ready again, and is looked at again from the start.
+//! it is its holder's until all of it is settled. Behind one that came back and waits to be tried
+//! again the others of its group wait too; the fact of its return has its group. Nothing else of this is durable: after a restart everything is ready again, and is
+//! looked at again from the start.
 //!
 //! Invariant: a ready entry below `seen_below` is waiting or unseen, and not both.
 
@@ -42,6 +43,8 @@ pub(crate) struct Groups {
     seen_below: u64,
     /// Those in a group.
     out: BTreeMap<Sequence, Group>,
+    /// Those in a group that came back and are not ready yet.
+    delayed: BTreeMap<Sequence, Group>,
     /// The first that waits of each free group.
     free: BTreeSet<(Sequence, Group)>,
     /// The first that waits of each group that a consumer holds.
@@ -54,6 +57,8 @@ struct State {
     /// Who has what is out; `None` where it was got.
     holder: Option<ConsumerId>,
     waiting: BTreeSet<Sequence>,
+    /// What comes behind one of these waits for it.
+    delayed: BTreeSet<Sequence>,
     /// Where its first one is listed.
     listed: Option<Listed>,
 }
@@ -92,6 +97,7 @@ impl Groups {
             unseen: BTreeSet::new(),
             seen_below: 0,
             out: BTreeMap::new(),
+            delayed: BTreeMap::new(),
             free: BTreeSet::new(),
             held: BTreeMap::new(),
         }
@@ -179,7 +185,8 @@ impl Groups {
     fn wait(&mut self, sequence: Sequence, group: Group) -> bool {
         self.waiting.insert(sequence, group);
         let state = self.states.entry(group).or_default();
-        let is_behind = state.out > 0 || !state.waiting.is_empty();
+        let is_free = state.out == 0 && state.delayed.is_empty();
+        let is_behind = !is_free || !state.waiting.is_empty();
         state.waiting.insert(sequence);
         self.list(group);
         group.is_some() && is_behind
@@ -217,8 +224,47 @@ impl Groups {
         self.list(group);
     }
 
+    /// The group of an entry that is out.
+    pub(crate) fn of_out(&self, sequence: Sequence) -> Group {
+        self.out.get(&sequence).copied().flatten()
+    }
+
+    /// The group of an entry that is not ready yet.
+    pub(crate) fn of_delayed(&self, sequence: Sequence) -> Group {
+        self.delayed.get(&sequence).copied().flatten()
+    }
+
+    /// An entry came back, from where it was out or after a start, and is not ready yet: what
+    /// stands behind it in its group waits for it.
+    pub(crate) fn delayed(&mut self, sequence: Sequence, group: Group) {
+        if group.is_some() {
+            self.delayed.insert(sequence, group);
+            let state = self.states.entry(group).or_default();
+            state.delayed.insert(sequence);
+            self.list(group);
+        }
+        self.settled(sequence);
+    }
+
+    /// An entry is not delayed any more. Tells its group if it was.
+    fn end_delay(&mut self, sequence: Sequence) -> Option<Group> {
+        let group = self.delayed.remove(&sequence)?;
+        if let Some(state) = self.states.get_mut(&group) {
+            state.delayed.remove(&sequence);
+        }
+        self.list(group);
+        Some(group)
+    }
+
     /// An entry that was out is ready again.
     pub(crate) fn returned(&mut self, sequence: Sequence) {
+        if let Some(group) = self.end_delay(sequence) {
+            if sequence.0 < self.seen_below {
+                self.wait(sequence, group);
+                self.trim();
+            }
+            return;
+        }
         match self.out.remove(&sequence) {
             None => self.came(sequence),
             Some(group) => {
@@ -245,6 +291,10 @@ impl Groups {
             let out = self.out.range(*first..=*last);
             for sequence in out.map(|(sequence, _)| *sequence).collect::<Vec<_>>() {
                 self.settled(sequence);
+            }
+            let delayed = self.delayed.range(*first..=*last);
+            for sequence in delayed.map(|(sequence, _)| *sequence).collect::<Vec<_>>() {
+                self.end_delay(sequence);
             }
         }
     }
@@ -274,7 +324,10 @@ impl Groups {
         let Some(state) = self.states.get_mut(&group) else {
             return;
         };
-        let listed = match (state.waiting.first(), state.out, state.holder) {
+        let delayed = state.delayed.first().copied();
+        let first = state.waiting.first();
+        let first = first.filter(|first| delayed.is_none_or(|delayed| **first < delayed));
+        let listed = match (first, state.out, state.holder) {
             (None, ..) | (Some(_), 1.., None) => None,
             (Some(first), 0, _) => Some(Listed {
                 first: *first,
@@ -285,7 +338,7 @@ impl Groups {
                 holder,
             }),
         };
-        let is_idle = state.out == 0 && state.waiting.is_empty();
+        let is_idle = state.out == 0 && state.waiting.is_empty() && state.delayed.is_empty();
         let before = std::mem::replace(&mut state.listed, listed);
         if is_idle {
             self.states.remove(&group);
@@ -336,12 +389,16 @@ impl Groups {
         &self,
         ready: impl Iterator<Item = Sequence>,
         is_out: impl Fn(Sequence) -> bool,
+        is_delayed: impl Fn(Sequence) -> bool,
     ) {
         let seen = ready.take_while(|sequence| sequence.0 < self.seen_below);
         let mut known: Vec<Sequence> = self.waiting.keys().chain(&self.unseen).copied().collect();
         known.sort_unstable();
         assert!(seen.eq(known), "entries are set aside that are not ready");
         assert!(self.out.keys().all(|sequence| is_out(*sequence)));
+        assert!(self.delayed.keys().all(|sequence| is_delayed(*sequence)));
+        let delayed: usize = self.states.values().map(|state| state.delayed.len()).sum();
+        assert_eq!(delayed, self.delayed.len());
         assert!(self.waiting.len() + self.unseen.len() <= 2 * LOOK_AHEAD);
         let waiting: usize = self.states.values().map(|state| state.waiting.len()).sum();
         let out: u64 = self.states.values().map(|state| state.out).sum();

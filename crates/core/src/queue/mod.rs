@@ -39,7 +39,7 @@ pub(crate) use order::{Order, place_at, time_of};
 pub(crate) use page::{Form, Page};
 pub(crate) use settings::{
     Arguments, Asked, DeadLetters, DelayedRetry, Overflow, RetryKind, Settings, compared,
-    is_quorum, parse_expiration,
+    interval_of, is_quorum, parse_expiration,
 };
 pub(crate) use window::{FrozenWindow, Seen, Windows};
 
@@ -383,7 +383,7 @@ impl Queue {
         let is_back = self.index.give_back(returned);
         if is_back && let Some(groups) = &mut self.groups {
             match returned.ready_at {
-                Some(_) => groups.settled(returned.sequence),
+                Some(_) => groups.delayed(returned.sequence, returned.group),
                 None => groups.returned(returned.sequence),
             }
         }
@@ -395,9 +395,21 @@ impl Queue {
         let groups = &mut self.groups;
         self.index.end_delays(now, most, |sequence| {
             if let Some(groups) = groups {
-                groups.came(sequence);
+                groups.returned(sequence);
             }
         });
+    }
+
+    /// What is known of entries that came back, for a checkpoint.
+    pub(crate) fn freeze_returned(&self) -> Vec<Returned> {
+        let mut all = self.index.freeze_returned();
+        if let Some(groups) = &self.groups {
+            let delayed = all
+                .iter_mut()
+                .filter(|returned| returned.ready_at.is_some());
+            delayed.for_each(|returned| returned.group = groups.of_delayed(returned.sequence));
+        }
+        all
     }
 
     /// Whether it has a length limit.
@@ -525,7 +537,8 @@ impl Queue {
         );
         if let Some(groups) = &self.groups {
             let ready = self.index.ready().map(|item| item.sequence);
-            groups.check_invariants(ready, |sequence| self.index.is_out(sequence));
+            let index = &self.index;
+            groups.check_invariants(ready, |at| index.is_out(at), |at| index.is_delayed(at));
         }
         for item in self.index.items() {
             let counter = self.order.counter(item.sequence);

@@ -10,7 +10,7 @@ use menzil_model::{Escaped, Name, Table, Value};
 use self::arguments::TTL_MAX;
 use crate::refusal::Refusal;
 
-pub(crate) use arguments::Arguments;
+pub(crate) use arguments::{Arguments, interval_of};
 pub(crate) use asked::Asked;
 
 /// What happens when a length limit is reached.

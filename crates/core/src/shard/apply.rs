@@ -68,7 +68,7 @@ impl Shard {
             Fact::Returned { queue, entries } => {
                 if let Some(queue) = self.queues.get_mut(&queue) {
                     for returned in &entries {
-                        queue.index.give_back(returned);
+                        queue.give_back(returned);
                     }
                 }
             }
@@ -79,6 +79,7 @@ impl Shard {
                 self.next_queue = self.next_queue.max(queue);
             }
             Fact::QueueState { queue, next, below } => {
+                self.apply_store_named(queue);
                 if let Some(queue) = self.queues.get_mut(&queue) {
                     queue.next_sequence = next.0;
                     queue.mark.advance(below, 0);
@@ -139,6 +140,9 @@ impl Shard {
                 failed: 0,
                 acquired: 0,
             };
+            if entry.queue.is_store() {
+                self.apply_store_named(entry.queue);
+            }
             let Some(queue) = self.queues.get_mut(&entry.queue) else {
                 self.releases.entry(&item);
                 continue;

@@ -161,7 +161,7 @@ impl Shard {
                 pages,
                 plain,
                 packed_tail,
-                returned: queue.index.freeze_returned(),
+                returned: queue.freeze_returned(),
                 dying: queue.freeze_dying(),
                 window: queue.freeze_window(),
             }

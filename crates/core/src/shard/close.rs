@@ -106,6 +106,9 @@ impl Shard {
         }
         self.parked.retain(|parked| *parked != key);
         self.letters.forget(key);
+        if let Some(at) = channel.got.as_ref().and_then(|got| got.timer) {
+            self.channel_timers.remove(&(at, key));
+        }
         if let Some(replies) = &channel.replies {
             self.repliers.remove(&replies.name);
         }

@@ -388,6 +388,9 @@ impl Shard {
             return Move::Done;
         };
         let is_durable = queue.index.is_durable(sequence);
+        // A large body stays where it is: the letter names the same records.
+        let item = queue.index.out(sequence).filter(|item| item.is_stored());
+        let chunks = item.map(|item| item.extent.chunks).unwrap_or_default();
         let letters = queue.settings.dead_letters.as_deref();
         // What a length limit drops has no place to wait.
         let may_wait = reason != Reason::MaxLength;
@@ -405,6 +408,7 @@ impl Shard {
         let (held, intake, pending) = match self.address(turn, id, reason, message) {
             Address::Queues { held, atomic } => {
                 let mut pending = Pending::default();
+                pending.chunks = chunks;
                 self.make_room(turn, &held.targets);
                 let intake = self.intake(turn, &held, atomic, &mut pending);
                 (held, intake, pending)

@@ -3,7 +3,7 @@
 //! What is there by that name stays as it is, as in RabbitMQ, so that the same file may come again.
 
 use menzil_model::fact::{Destination, ExchangeDefinition, PolicyDefinition};
-use menzil_model::{ExchangeId, Map, Name, QueueId};
+use menzil_model::{ExchangeId, Map, Name, QueueId, Table};
 
 use super::Shard;
 use super::exchange::{binding_between, check_new_exchange, check_same_exchange};
@@ -11,9 +11,10 @@ use super::queue::{check_new_queue, check_same_queue, new_definition};
 use crate::command::{ExchangeBind, ExchangeDeclare, QueueBind, QueueDeclare};
 use crate::effect::Effects;
 use crate::log::Log;
-use crate::policy::POLICIES_MAX;
+use crate::policy::{POLICIES_MAX, Policies, Subject};
 use crate::refusal::{Object, Refusal};
-use crate::replay::Asker;
+use crate::replay::{Asker, From};
+use crate::store::Retention;
 use crate::topology::{Topology, check_binding};
 use crate::turn::Turn;
 
@@ -77,6 +78,20 @@ impl Definitions {
     }
 }
 
+/// Whether an exchange will keep what a binding asks for.
+fn check_kept(
+    policies: &Policies,
+    source: &ExchangeDefinition,
+    arguments: &Table,
+) -> Result<(), Refusal> {
+    if arguments.as_bytes().is_empty() {
+        return Ok(());
+    }
+    let given = policies.given(Subject::Exchange, source.name.as_bytes());
+    let keeps = Retention::with_policies(source, &given).is_some();
+    From::read(arguments, source, keeps, 0).map(drop)
+}
+
 impl Shard {
     /// Whether all of them can be carried out: the first that cannot, by number, and why. What is
     /// there already must be what they say, as when a client declares it again. Room on the disk
@@ -86,6 +101,10 @@ impl Shard {
         definitions: &Definitions,
     ) -> Result<(), Box<(usize, Refusal)>> {
         let mut planned = Topology::default();
+        let mut policies = self.policies.clone();
+        for policy in &definitions.policies {
+            policies.set(policy.clone());
+        }
         let mut planned_queues: Map<&Name, &QueueDeclare> = Map::default();
         let mut new_policies = [0; 2];
         for (number, definition) in definitions.iter().enumerate() {
@@ -111,6 +130,7 @@ impl Shard {
                     target.and_then(|target| {
                         let to = Destination::Exchange(target.id);
                         let source = self.find_planned(&planned, &bind.source)?;
+                        check_kept(&policies, source, &bind.arguments)?;
                         check_binding(source, to, bind.routing_key.as_bytes(), &bind.arguments)
                     })
                 }
@@ -122,8 +142,10 @@ impl Shard {
                         Some(id) => {
                             let source = self.find_planned(&planned, &bind.exchange);
                             let (to, key) = (Destination::Queue(id), bind.routing_key.as_bytes());
-                            source
-                                .and_then(|source| check_binding(source, to, key, &bind.arguments))
+                            source.and_then(|source| {
+                                check_kept(&policies, source, &bind.arguments)?;
+                                check_binding(source, to, key, &bind.arguments)
+                            })
                         }
                     }
                 }

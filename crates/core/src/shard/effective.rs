@@ -4,7 +4,7 @@ use bytes::Bytes;
 use menzil_model::{Name, Value};
 
 use super::Shard;
-use crate::policy::{Given, Key, Subject, argument_of};
+use crate::policy::{Given, Subject, argument_of};
 use crate::refusal::Object;
 
 /// What an object is set to, once policies have reached it.
@@ -122,18 +122,33 @@ impl Shard {
 
     fn effective_of_exchange(&self, name: &Name) -> Option<Vec<Setting>> {
         let arguments = &self.topology.exchange(name.as_bytes())?.arguments;
-        let own = arguments
-            .fields()
-            .map(|(name, value)| Setting::of_argument(name, value));
-        let mut settings: Vec<Setting> = own.collect();
-        if name.is_empty() {
-            return Some(settings);
-        }
-        let given = self.policies.given(Subject::Exchange, name.as_bytes());
-        let wins = |given: &Given<'_>| {
-            Key::is_of_exchanges(given.key) && arguments.find(given.key.name.as_bytes()).is_none()
+        let mut given = if name.is_empty() {
+            Vec::new()
+        } else {
+            self.policies.given(Subject::Exchange, name.as_bytes())
         };
-        settings.extend(given.into_iter().filter(wins).map(Setting::of_policy));
+        given.retain(|given| {
+            given.key.argument_of_exchanges().is_some_and(|argument| {
+                let own = arguments.find(argument.as_bytes());
+                let keeps = |own| {
+                    let subject = Subject::Exchange;
+                    given.key.keeps_argument(own, given.value, subject)
+                };
+                !own.is_some_and(keeps)
+            })
+        });
+        let is_beaten = |name: &[u8]| {
+            let arguments = given.iter().map(|given| given.key.argument_of_exchanges());
+            let mut arguments = arguments.flatten();
+            arguments.any(|argument| argument.as_bytes() == name)
+        };
+        let own = arguments.fields().filter(|(name, _)| !is_beaten(name));
+        let own = own.map(|(name, value)| {
+            let key = name.strip_prefix(b"x-").unwrap_or(name);
+            Setting::of_argument(key, value)
+        });
+        let mut settings: Vec<Setting> = own.collect();
+        settings.extend(given.iter().copied().map(Setting::of_policy));
         Some(settings)
     }
 }

@@ -227,6 +227,10 @@ impl Shard {
         (binding, durable): (Binding, bool),
         asker: Asker,
     ) -> Result<(), Refusal> {
+        if !self.sweep.is_over() {
+            // What it asks for may be kept by a policy that has not come so far.
+            self.refresh_exchange(binding.source);
+        }
         let from = self.replay_from(&binding, turn.now)?;
         if !self.topology.has_binding(&binding) {
             ensure_room(turn, durable, &binding.arguments)?;

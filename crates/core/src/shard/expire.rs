@@ -28,7 +28,9 @@ impl Shard {
         }
         let of_consumers = self.consumer_timers.first().map(|(at, _)| *at);
         let of_queues = self.timers.first().map(|(at, _)| *at);
-        of_queues.into_iter().chain(of_consumers).min()
+        let of_channels = self.channel_timers.first().map(|(at, _)| *at);
+        let all = of_queues.into_iter().chain(of_consumers);
+        all.chain(of_channels).min()
     }
 
     /// Does what is due. Work is bounded; where more is due [`Shard::deadline`] says so.
@@ -54,6 +56,7 @@ impl Shard {
             }
         }
         self.time_out_consumers(&mut turn);
+        self.time_out_gets(&mut turn);
         self.resume_moves();
         self.advance_replays(&mut turn);
         self.settle_down(&mut turn);

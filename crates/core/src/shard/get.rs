@@ -121,6 +121,7 @@ impl Shard {
                 sequence: item.sequence,
                 consumer: None,
             });
+            self.watch_got(turn.now, key, (id, delivery_tag));
         }
         let output = Output::GetOk {
             delivery_tag,

@@ -173,6 +173,8 @@ pub struct Shard {
     timers: BTreeSet<(u64, QueueId)>,
     /// When consumers are to be looked at that may not leave deliveries unsettled for ever.
     consumer_timers: BTreeSet<(u64, ConsumerId)>,
+    /// The same of channels, for what `basic.get` took.
+    channel_timers: BTreeSet<(u64, ChannelKey)>,
     /// Consumers that are to be in these timers at the end of the turn.
     unarmed: Vec<ConsumerId>,
     policies: Policies,
@@ -219,6 +221,7 @@ impl Shard {
             parked: Vec::new(),
             timers: BTreeSet::new(),
             consumer_timers: BTreeSet::new(),
+            channel_timers: BTreeSet::new(),
             unarmed: Vec::new(),
             policies: Policies::default(),
             sweep: policy::Sweep::default(),

@@ -16,6 +16,7 @@ use crate::log::Log;
 use crate::policy::{POLICIES_MAX, Subject, settings_of};
 use crate::queue::Overflow;
 use crate::refusal::Refusal;
+use crate::store::Retention;
 use crate::turn::Turn;
 
 /// Objects that one turn looks at.
@@ -172,6 +173,7 @@ impl Shard {
         if exchange.name.is_empty() {
             return;
         }
+        let exchange = exchange.clone();
         let name = exchange.name.as_bytes();
         let given = self.policies.given(Subject::Exchange, name);
         let alternate = given
@@ -181,7 +183,9 @@ impl Shard {
             Some(Value::LongString(name)) => Name::new(name),
             _ => None,
         };
+        let retention = Retention::with_policies(&exchange, &given);
         self.topology.set_alternate(id, alternate);
+        self.refresh_store(&exchange, retention);
     }
 
     /// Works a queue's settings out again. True where they changed.

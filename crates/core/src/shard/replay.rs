@@ -29,7 +29,8 @@ impl Shard {
         let Some(exchange) = self.topology.exchange_by_id(binding.source) else {
             return Ok(None);
         };
-        let from = From::read(&binding.arguments, exchange, now)?;
+        let keeps = self.topology.keeps(exchange.id);
+        let from = From::read(&binding.arguments, exchange, keeps, now)?;
         let is_history = exchange.kind == ExchangeKind::RecentHistory;
         Ok(from.or_else(|| is_history.then_some(From::First)))
     }

@@ -59,6 +59,10 @@ impl Shard {
             failed,
             acquired: item.acquired.saturating_add(1),
             ready_at: delay.map(|delay| turn.now.saturating_add(delay)),
+            group: match &queue.groups {
+                Some(groups) if delay.is_some() => groups.of_out(sequence),
+                Some(_) | None => None,
+            },
         };
         if item.durable {
             self.settling.add_returned(id, returned);

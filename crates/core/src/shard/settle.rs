@@ -64,6 +64,8 @@ impl Shard {
             let refusal = loop {
                 if taker.is_some() {
                     channel.consumed_unsettled -= 1;
+                } else if let Some(got) = &mut channel.got {
+                    got.settled(delivery.queue, delivery.tag);
                 }
                 if let Some(consumer) = &mut consumer {
                     consumer.came_back(delivery.tag);
@@ -174,10 +176,13 @@ impl Shard {
         (key, place): (ChannelKey, Place),
         delivery: &Delivery,
     ) {
-        let Some(taker) = delivery.consumer else {
+        let Some(channel) = self.channels.at_mut(place, key) else {
             return;
         };
-        let Some(channel) = self.channels.at_mut(place, key) else {
+        let Some(taker) = delivery.consumer else {
+            if let Some(got) = &mut channel.got {
+                got.settled(delivery.queue, delivery.tag);
+            }
             return;
         };
         channel.consumed_unsettled -= 1;

@@ -17,14 +17,58 @@ impl Shard {
     /// Makes the hidden queues that an exchange asks for.
     pub(super) fn apply_stores_declared(&mut self, exchange: &ExchangeDefinition) {
         self.apply_delays_declared(exchange);
+        if let Some(retention) = Retention::of(exchange) {
+            self.make_store(exchange, retention);
+        }
+    }
+
+    fn make_store(&mut self, exchange: &ExchangeDefinition, retention: Retention) {
         let id = QueueId::store_of(exchange.id, StorePurpose::Retention);
-        let Some(retention) = Retention::of(exchange).filter(|_| !self.queues.contains_key(&id))
-        else {
+        if self.queues.contains_key(&id) {
             return;
-        };
+        }
         let (entries, shelf) = (self.settings.index_page_entries, Arc::clone(&self.shelf));
         let queue = Queue::store(exchange, retention, entries, shelf);
         self.queues.insert(id, queue);
+    }
+
+    /// Makes a store that is named and not there: a policy made it, which may be gone by now.
+    /// What it is to keep is worked out when recovery is done.
+    pub(super) fn apply_store_named(&mut self, id: QueueId) {
+        let Some((exchange, StorePurpose::Retention)) = id.store() else {
+            return;
+        };
+        if self.queues.contains_key(&id) {
+            return;
+        }
+        if let Some(exchange) = self.topology.exchange_by_id(exchange).cloned() {
+            self.make_store(&exchange, Retention::ALL);
+            self.sweep.start();
+        }
+    }
+
+    /// An exchange keeps that much from now on. What is over goes, all of it where that is
+    /// nothing; the store stays, and is empty.
+    pub(super) fn refresh_store(
+        &mut self,
+        exchange: &ExchangeDefinition,
+        retention: Option<Retention>,
+    ) {
+        let id = QueueId::store_of(exchange.id, StorePurpose::Retention);
+        match (self.queues.get_mut(&id), retention) {
+            (None, None) => {}
+            (None, Some(retention)) => self.make_store(exchange, retention),
+            (Some(queue), retention) => {
+                let retention = retention.unwrap_or(Retention::NOTHING);
+                if let Some(store) = &mut queue.store
+                    && store.retention != retention
+                {
+                    store.retention = retention;
+                    self.touch(id);
+                }
+            }
+        }
+        self.topology.set_store(exchange.id, retention.is_some());
     }
 
     /// They go with their exchange.

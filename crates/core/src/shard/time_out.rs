@@ -1,5 +1,7 @@
 //! Consumers that leave a delivery unsettled for too long: they are cancelled, and what they hold
-//! goes back.
+//! goes back. Channels that do so with what they got: they are closed.
+
+use menzil_model::{DeliveryTag, QueueId};
 
 use super::Shard;
 use super::expire::EXPIRED_AT_ONCE;
@@ -113,6 +115,59 @@ impl Shard {
             self.carry_out(turn, &delivery, Verdict::Requeue);
         }
         self.touch_queues_of(key);
+    }
+
+    /// `basic.get` took a message, which may not be out for ever if its queue has a limit.
+    pub(super) fn watch_got(
+        &mut self,
+        now: u64,
+        key: ChannelKey,
+        (queue, tag): (QueueId, DeliveryTag),
+    ) {
+        let limit = self.queues.get(&queue);
+        let limit = limit.and_then(|queue| queue.settings.consumer_timeout);
+        let Some(limit) = limit.filter(|limit| *limit > 0) else {
+            return;
+        };
+        let Some(channel) = self.channels.get_mut(&key) else {
+            return;
+        };
+        let got = channel.got.get_or_insert_default();
+        got.took(queue, limit, tag, now);
+        if got.timer.is_none() {
+            got.timer = got.deadline().map(|(at, _)| at);
+            self.channel_timers.extend(got.timer.map(|at| (at, key)));
+        }
+    }
+
+    /// Closes channels that hold for too long what they got, a bounded number of them: there is no
+    /// consumer to be cancelled.
+    pub(super) fn time_out_gets(&mut self, turn: &mut Turn<'_>) {
+        let due = (self.channel_timers.iter()).take_while(|(at, _)| *at <= turn.now);
+        let due: Vec<(u64, ChannelKey)> = due.take(EXPIRED_AT_ONCE).copied().collect();
+        for (at, key) in due {
+            self.channel_timers.remove(&(at, key));
+            let channel = self.channels.get_mut(&key);
+            let Some(got) = channel.and_then(|channel| channel.got.as_mut()) else {
+                continue;
+            };
+            got.timer = None;
+            got.retain(|queue| self.queues.contains_key(queue));
+            match got.deadline() {
+                None => {}
+                Some((at, timeout)) if at <= turn.now => {
+                    self.counters.consumers_timed_out += 1;
+                    let channel = key.channel;
+                    let refusal = Refusal::ConsumerTimeout { channel, timeout };
+                    self.refuse(turn, key, refusal, NO_METHOD);
+                }
+                // What it was set for is settled.
+                Some((at, _)) => {
+                    got.timer = Some(at);
+                    self.channel_timers.insert((at, key));
+                }
+            }
+        }
     }
 
     fn cancel_and_tell(&mut self, turn: &mut Turn<'_>, id: ConsumerId) {

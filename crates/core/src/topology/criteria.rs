@@ -67,7 +67,8 @@ pub fn check_exchange(
     Ok(())
 }
 
-/// Checks a new binding against the kind of its exchange.
+/// Checks a new binding against the kind of its exchange; not whether that keeps what the binding
+/// may ask for.
 pub fn check_binding(
     exchange: &ExchangeDefinition,
     destination: Destination,
@@ -79,7 +80,7 @@ pub fn check_binding(
     if exchange.routes_as() != ExchangeKind::Headers || !Criteria::of(arguments).with_x {
         check_own_of_binding(exchange, arguments)?;
     }
-    replay::From::read(arguments, exchange, 0)?;
+    replay::From::read(arguments, exchange, true, 0)?;
     if exchange.routes_as() == ExchangeKind::Headers {
         check_match(arguments)?;
     }

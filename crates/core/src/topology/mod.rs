@@ -141,6 +141,24 @@ impl Topology {
         }
     }
 
+    /// Says whether an exchange keeps what passes.
+    pub(crate) fn set_store(&mut self, id: ExchangeId, keeps: bool) {
+        let number = self.numbers.get(&Destination::Exchange(id)).copied();
+        let point = number.and_then(|number| self.points.get_mut(number));
+        if let Some(exchange) = point.and_then(Point::exchange_mut)
+            && exchange.set_store(keeps)
+        {
+            self.forget_ways();
+        }
+    }
+
+    /// Whether an exchange keeps what passes.
+    pub(crate) fn keeps(&self, id: ExchangeId) -> bool {
+        let point = self.point(Destination::Exchange(id));
+        let exchange = point.and_then(Point::exchange);
+        exchange.is_some_and(|exchange| exchange.store.is_some())
+    }
+
     /// The exchange of that name.
     pub fn exchange(&self, name: &[u8]) -> Option<&ExchangeDefinition> {
         let point = self.points.get(*self.exchange_names.get(name)?)?;

@@ -125,6 +125,15 @@ impl Exchange {
         exchange
     }
 
+    /// Keeps what passes, or does not. True where that is a change.
+    pub(crate) fn set_store(&mut self, keeps: bool) -> bool {
+        let id = self.definition.id;
+        let store = keeps.then(|| QueueId::store_of(id, StorePurpose::Retention));
+        let is_change = self.store != store;
+        self.store = store;
+        is_change
+    }
+
     /// Goes to its own alternate exchange or else to this one. True where that is a change.
     pub(crate) fn set_alternate(&mut self, other: Option<Name>) -> bool {
         let alternate = match self.definition.arguments.find(b"alternate-exchange") {

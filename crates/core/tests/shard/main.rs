@@ -23,6 +23,8 @@ mod priorities;
 mod queues;
 mod replays;
 mod replies;
+mod retention_policies;
+mod retries;
 mod returns;
 mod runs;
 mod stores;

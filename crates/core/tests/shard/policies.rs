@@ -8,7 +8,7 @@ use menzil_model::fact::PolicyDefinition;
 use menzil_model::{Properties, Table, Value};
 use proptest::prelude::*;
 
-fn text(text: &str) -> Value<'_> {
+pub(crate) fn text(text: &str) -> Value<'_> {
     Value::LongString(text.as_bytes())
 }
 
@@ -43,20 +43,25 @@ impl World {
         done
     }
 
-    fn set(&mut self, of: &str, pattern: &str, definition: &[(&str, Value<'_>)]) {
+    pub(crate) fn set(&mut self, of: &str, pattern: &str, definition: &[(&str, Value<'_>)]) {
         self.begin_policy(policy((of, false), pattern, definition))
             .unwrap();
         self.tick(0);
         assert!(!self.shard.is_applying_policies());
     }
 
-    fn set_operator(&mut self, of: &str, pattern: &str, definition: &[(&str, Value<'_>)]) {
+    pub(crate) fn set_operator(
+        &mut self,
+        of: &str,
+        pattern: &str,
+        definition: &[(&str, Value<'_>)],
+    ) {
         self.begin_policy(policy((of, true), pattern, definition))
             .unwrap();
         self.tick(0);
     }
 
-    fn clear(&mut self, of: &str) {
+    pub(crate) fn clear(&mut self, of: &str) {
         let mut effects = Vec::new();
         let index =
             self.shard

@@ -596,7 +596,7 @@ fn where_to_begin_is_checked_and_nothing_changes() {
             "amq.fanout",
             FIRST,
             "the exchange keeps nothing: it needs x-retain-messages, x-retain-bytes or \
-             x-retain-age",
+             x-retain-age, or a policy of them",
         ),
         ("x", Value::LongString(b"soon"), &wanted("\"soon\"")),
         ("x", Value::I32(-1), &wanted("-1")),

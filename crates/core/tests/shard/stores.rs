@@ -14,7 +14,7 @@ pub(crate) fn retaining(
     assert_eq!(seen, [Seen::Reply(Reply::ExchangeDeclareOk)]);
 }
 
-fn retained(world: &World) -> u64 {
+pub(crate) fn retained(world: &World) -> u64 {
     world.shard.summary().retained
 }
 

@@ -277,6 +277,19 @@ impl Twin {
         late.into_iter().map(|one| one.tag).collect()
     }
 
+    /// What was got and is out for too long closes its channel.
+    fn time_out_gets(&mut self) -> bool {
+        let is_due = |held: &Held| {
+            let timeout = self.timeout.filter(|_| held.consumer.is_none());
+            timeout.is_some_and(|timeout| held.since + timeout <= self.now)
+        };
+        let is_late = self.held.iter().any(is_due);
+        if is_late {
+            self.close(1);
+        }
+        is_late
+    }
+
     /// Takes a step on both and compares what they do.
     pub(crate) fn take(&mut self, world: &mut World, step: &Step) {
         let effects = match step {
@@ -341,6 +354,11 @@ impl Twin {
                 cancelled.sort_unstable();
                 late.sort_unstable();
                 assert_eq!(cancelled, late);
+                let is_closed = self.time_out_gets();
+                assert_eq!(effects.iter().any(is_refusal), is_closed);
+                if is_closed {
+                    world.open(key(1, 1));
+                }
                 effects
             }
             Step::Purge => {
@@ -475,6 +493,16 @@ fn cancelled(effect: &Effect) -> Option<String> {
         } => Some(consumer_tag.to_string()),
         _ => None,
     }
+}
+
+fn is_refusal(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::Channel {
+            output: Output::Refused { .. },
+            ..
+        }
+    )
 }
 
 fn got(effect: &Effect) -> Option<String> {

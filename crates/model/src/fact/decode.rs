@@ -124,9 +124,9 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
             queue: QueueId(reader.varint()?),
             below: Sequence(reader.varint()?),
         },
-        tag::RETURNED => Fact::Returned {
+        found @ (tag::RETURNED | tag::RETURNED_GROUPED) => Fact::Returned {
             queue: QueueId(reader.varint()?),
-            entries: decode_returned(&mut reader)?,
+            entries: decode_returned(&mut reader, found == tag::RETURNED_GROUPED)?,
         },
         tag::GROUP if depth < GROUP_DEPTH_MAX => {
             let count = reader.varint()?;
@@ -361,7 +361,7 @@ fn decode_time(reader: &mut Reader<'_>) -> Result<Option<u64>, FactError> {
     }
 }
 
-fn decode_returned(reader: &mut Reader<'_>) -> Result<Vec<Returned>, FactError> {
+fn decode_returned(reader: &mut Reader<'_>, is_grouped: bool) -> Result<Vec<Returned>, FactError> {
     let count = reader.varint()?;
     let mut entries = Vec::new();
     for _ in 0..count {
@@ -372,6 +372,11 @@ fn decode_returned(reader: &mut Reader<'_>) -> Result<Vec<Returned>, FactError> 
             failed: times(reader.varint()?)?,
             acquired: times(reader.varint()?)?,
             ready_at: decode_time(reader)?,
+            group: if is_grouped {
+                decode_time(reader)?
+            } else {
+                None
+            },
         });
     }
     Ok(entries)

@@ -74,9 +74,14 @@ impl Fact {
                 out.put_varint(below.0);
             }
             Self::Returned { queue, entries } => {
-                out.put_u8(tag::RETURNED);
+                let is_grouped = entries.iter().any(|entry| entry.group.is_some());
+                out.put_u8(if is_grouped {
+                    tag::RETURNED_GROUPED
+                } else {
+                    tag::RETURNED
+                });
                 out.put_varint(queue.0);
-                encode_returned(entries, out);
+                encode_returned(entries, is_grouped, out);
             }
             Self::Dying { queue, why, ranges } => {
                 out.put_u8(tag::DYING);
@@ -257,13 +262,17 @@ fn encode_entries(entries: &Entries, out: &mut Vec<u8>) {
     }
 }
 
-fn encode_returned(entries: &[Returned], out: &mut Vec<u8>) {
+/// Groups are written only where an entry has one.
+fn encode_returned(entries: &[Returned], is_grouped: bool, out: &mut Vec<u8>) {
     out.put_varint(entries.len() as u64);
     for entry in entries {
         out.put_varint(entry.sequence.0);
         out.put_varint(entry.failed.into());
         out.put_varint(entry.acquired.into());
         encode_time(entry.ready_at, out);
+        if is_grouped {
+            encode_time(entry.group, out);
+        }
     }
 }
 

@@ -339,6 +339,8 @@ pub struct Returned {
     pub acquired: u16,
     /// Milliseconds since 1970 until which it is not delivered again.
     pub ready_at: Option<u64>,
+    /// The group that waits for it until then, where its queue has groups.
+    pub group: Option<u64>,
 }
 
 /// One thing that happened to durable state.

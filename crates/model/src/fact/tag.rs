@@ -21,6 +21,8 @@ pub(super) const PUBLISHED_KEYED: u8 = 23;
 pub(super) const RETURNED: u8 = 21;
 pub(super) const NOTED: u8 = 24;
 pub(super) const DYING: u8 = 25;
+/// As [`RETURNED`], of entries in groups.
+pub(super) const RETURNED_GROUPED: u8 = 26;
 pub(super) const NUMBERING: u8 = 32;
 pub(super) const QUEUE_STATE: u8 = 33;
 // 34 was a message that queues still hold, in format version 1.

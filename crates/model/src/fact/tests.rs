@@ -150,12 +150,33 @@ fn samples() -> Vec<Fact> {
                     failed: 2,
                     acquired: u16::MAX,
                     ready_at: Some(1 << 41),
+                    group: None,
                 },
                 Returned {
                     sequence: Sequence(3),
                     failed: 0,
                     acquired: 1,
                     ready_at: None,
+                    group: None,
+                },
+            ],
+        },
+        Fact::Returned {
+            queue: QueueId(9),
+            entries: vec![
+                Returned {
+                    sequence: Sequence(7),
+                    failed: 2,
+                    acquired: u16::MAX,
+                    ready_at: Some(1 << 41),
+                    group: Some(u64::MAX),
+                },
+                Returned {
+                    sequence: Sequence(3),
+                    failed: 0,
+                    acquired: 1,
+                    ready_at: None,
+                    group: None,
                 },
             ],
         },

@@ -8,22 +8,30 @@ use menzil_model::fact::{Range, Returned};
 use super::Index;
 use crate::queue::item::{Held, Item};
 
-/// Entries that are neither ready nor out. Invariant: both maps have the same entries.
+/// Entries that are neither ready nor out. They expire on time. Invariant: all lists are of the
+/// same entries.
 #[derive(Debug, Default)]
 pub(super) struct Delayed {
     entries: BTreeMap<Sequence, (u64, Held)>,
     times: BTreeSet<(u64, Sequence)>,
+    /// Of those that expire.
+    expiries: BTreeSet<(u64, Sequence)>,
 }
 
 impl Delayed {
     fn insert(&mut self, ready_at: u64, held: Held) {
         self.times.insert((ready_at, held.sequence()));
+        let expiry = held.item.expires_at.map(|at| (at, held.sequence()));
+        self.expiries.extend(expiry);
         self.entries.insert(held.sequence(), (ready_at, held));
     }
 
     pub(super) fn remove(&mut self, sequence: Sequence) -> Option<Held> {
         let (ready_at, held) = self.entries.remove(&sequence)?;
         self.times.remove(&(ready_at, sequence));
+        if let Some(at) = held.item.expires_at {
+            self.expiries.remove(&(at, sequence));
+        }
         Some(held)
     }
 
@@ -108,6 +116,25 @@ impl Index {
         delayed.times.first().map(|(at, _)| *at)
     }
 
+    /// When the first of them expires.
+    pub(super) fn delayed_expiry(&self) -> Option<u64> {
+        let delayed = self.delayed.as_deref()?;
+        delayed.expiries.first().map(|(at, _)| *at)
+    }
+
+    /// Some of those that expire at `now` or before.
+    pub(super) fn delayed_expired(&self, now: u64, count: usize) -> Vec<Sequence> {
+        let expiries = self.delayed.iter().flat_map(|delayed| &delayed.expiries);
+        let due = expiries.take_while(|(at, _)| *at <= now).take(count);
+        due.map(|(_, sequence)| *sequence).collect()
+    }
+
+    /// Whether that entry is not ready for a while.
+    pub(crate) fn is_delayed(&self, sequence: Sequence) -> bool {
+        let delayed = self.delayed.as_deref();
+        delayed.is_some_and(|delayed| delayed.entries.contains_key(&sequence))
+    }
+
     /// Whether some are not ready for a while.
     pub(crate) fn has_delayed(&self) -> bool {
         self.delayed.is_some()
@@ -141,6 +168,7 @@ impl Index {
             failed: item.failed,
             acquired: item.acquired,
             ready_at,
+            group: None,
         };
         let is_counted = |held: &&Held| held.item.durable && held.item.acquired > 0;
         let ready = self.returned.values().filter(is_counted);

@@ -82,21 +82,23 @@ impl Walk {
 }
 
 impl Index {
-    /// When the first ready entry expires, or earlier.
+    /// When the first entry that is not out expires, or earlier.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
-        (self.expiry.first != NEVER).then_some(self.expiry.first)
+        let ready = (self.expiry.first != NEVER).then_some(self.expiry.first);
+        [ready, self.delayed_expiry()].into_iter().flatten().min()
     }
 
-    /// Ready entries that expire at `now` or before, at most `count`, in no order. The caller
+    /// Entries that are not out and expire at `now` or before, at most `count`, in no order. The caller
     /// is to remove them; [`Index::next_expiry`] speaks of the others, and exactly.
     pub(crate) fn expired(&mut self, now: u64, count: usize) -> Vec<Sequence> {
+        let due = self.delayed_expired(now, count);
         if self.expiry.first > now {
-            return Vec::new();
+            return due;
         }
         let mut walk = Walk {
             now,
             count,
-            due: Vec::new(),
+            due,
             next: NEVER,
         };
         for held in self.returned.values() {

@@ -15,7 +15,7 @@ use crate::spare::Spare;
 pub(crate) trait Gone {
     /// An entry did.
     fn entry(&mut self, item: &Item);
-    /// An entry that was ready did.
+    /// An entry that was not out did.
     fn held(&mut self, held: &Held) {
         self.entry(&held.item);
     }
@@ -68,7 +68,7 @@ impl Index {
             first: sequence,
             last: sequence,
         };
-        self.remove_delayed(&[one], |held| gone.entry(&held.item));
+        self.remove_delayed(&[one], |held| gone.held(held));
     }
 
     /// Removes an entry that is out with a consumer. Tells whether the journal has it.
@@ -132,7 +132,7 @@ impl Index {
         if !self.returned.is_empty() {
             self.remove_returned(ranges, gone);
         }
-        self.remove_delayed(ranges, |held| gone.entry(&held.item));
+        self.remove_delayed(ranges, |held| gone.held(held));
         let mut left = Left::default();
         if self.unsettled.len() > 0 {
             let content_bytes = &mut self.content_bytes;

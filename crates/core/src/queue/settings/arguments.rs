@@ -413,7 +413,7 @@ fn within(value: Value<'_>, first: u64, last: u64) -> Option<u64> {
 }
 
 /// Milliseconds above zero, as a number or a text such as `7D`.
-fn interval_of(value: Value<'_>) -> Option<u64> {
+pub(crate) fn interval_of(value: Value<'_>) -> Option<u64> {
     if let Value::LongString(text) = value {
         return milliseconds_of(text).filter(|time| (1..=TTL_MAX).contains(time));
     }

@@ -2,6 +2,7 @@
 //! exchanges, and one on RabbitMQ's exchange types and routing.
 
 mod apsaramq;
+mod dead_letters;
 mod routing;
 
 use crate::support::{Seen, World, arguments, key, name};
