@@ -127,6 +127,8 @@ pub(crate) struct Host {
     refused: VecDeque<(u8, Letter)>,
     waiting: Vec<Waiting>,
     policies: Vec<Policy>,
+    /// Queues to which something came back.
+    back: BTreeSet<u8>,
 }
 
 /// From where a message is to be sent on.
@@ -159,6 +161,7 @@ impl Host {
             refused: VecDeque::new(),
             waiting: Vec::new(),
             policies: Vec::new(),
+            back: BTreeSet::new(),
         };
         host.open_channels();
         host
@@ -845,8 +848,7 @@ impl Host {
 
     /// What is over a limit goes, after more came back; what is past its time goes first.
     fn trim(&mut self) {
-        let queues: Vec<u8> = self.queues.keys().copied().collect();
-        for queue in queues {
+        for queue in std::mem::take(&mut self.back) {
             let of = self.queue(queue);
             let sheds = of.settings.overflow == Overflow::DropHead;
             if sheds && of.is_over(of.ready.len() as u64, of.bytes()) {
@@ -910,6 +912,7 @@ impl Host {
             .map(|place| of.ready.remove(place).unwrap())
             .collect();
         self.end(queue, ended, Reason::Expired);
+        self.expire_resting(queue);
         self.shed(queue);
     }
 
@@ -1277,8 +1280,9 @@ impl Queue {
     /// Another of the entry's group that is out.
     fn held(&self, entry: &Entry) -> Option<&Entry> {
         let group = entry.letter.mail.group.filter(|_| self.arguments.groups)?;
-        let mut out = self.out.values();
-        out.find(|other| other.letter.mail.group == Some(group))
+        let resting = self.resting.values().map(|(_, other)| other);
+        let mut away = self.out.values().chain(resting);
+        away.find(|other| other.letter.mail.group == Some(group))
     }
 
     fn bytes(&self) -> u64 {

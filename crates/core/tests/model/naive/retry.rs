@@ -49,12 +49,30 @@ impl Host {
                 return;
             }
             entry.acquired += 1;
+            entry.holder = None;
             if let Some(rest) = settings.rest(entry.failed, has_failed) {
                 queue.resting.insert(place, (now + rest, entry));
                 return;
             }
         }
         queue.ready.insert(place, entry);
+        self.back.insert(id);
+    }
+
+    /// What rests expires too.
+    pub(super) fn expire_resting(&mut self, id: u8) {
+        let now = self.now;
+        let queue = self.queue(id);
+        let (mut ended, mut left) = (Vec::new(), std::mem::take(&mut queue.resting));
+        left.retain(|_, (_, entry)| {
+            let is_over = entry.expires_at.is_some_and(|at| at <= now);
+            if is_over {
+                ended.push(entry.clone());
+            }
+            !is_over
+        });
+        queue.resting = left;
+        self.end(id, ended, Reason::Expired);
     }
 
     /// Queues in which entries are to be ready again.
@@ -70,9 +88,9 @@ impl Host {
     }
 
     /// They stand where they stood, and count.
-    pub(super) fn end_rest(&mut self, queue: u8) {
+    pub(super) fn end_rest(&mut self, id: u8) {
         let now = self.now;
-        let queue = self.queue(queue);
+        let queue = self.queue(id);
         let rested: Vec<Place> = queue
             .resting
             .iter()
@@ -83,6 +101,7 @@ impl Host {
             let (_, entry) = queue.resting.remove(&place).unwrap();
             queue.ready.insert(place, entry);
         }
+        self.back.insert(id);
         self.trim();
     }
 }
