@@ -395,6 +395,16 @@ impl Index {
         next.is_some_and(|item| item.sequence == sequence)
     }
 
+    /// Whether it is there, ready or out.
+    pub(crate) fn has(&self, sequence: Sequence) -> bool {
+        self.is_out(sequence) || self.has_ready(sequence)
+    }
+
+    /// Entries that are out, in no order.
+    pub(crate) fn all_out(&self) -> impl Iterator<Item = &Item> {
+        self.unsettled.iter().map(|held| &held.item)
+    }
+
     /// Ready entries behind a place, in order, but those that came back to it.
     pub(crate) fn ready_after(&self, place: Sequence) -> impl Iterator<Item = Item> {
         let first = self.pages.partition_point(|page| page.last <= place);

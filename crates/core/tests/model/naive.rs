@@ -126,6 +126,9 @@ pub(crate) struct Host {
     /// Messages that a queue refused and dead-letters.
     refused: VecDeque<(u8, Letter)>,
     waiting: Vec<Waiting>,
+    /// A queue refused a message that was due. It is not followed when that is tried again:
+    /// `shard/due.rs` is about it.
+    is_refused_when_due: bool,
     policies: Vec<Policy>,
     /// Queues to which something came back.
     back: BTreeSet<u8>,
@@ -160,6 +163,7 @@ impl Host {
             dying: VecDeque::new(),
             refused: VecDeque::new(),
             waiting: Vec::new(),
+            is_refused_when_due: false,
             policies: Vec::new(),
             back: BTreeSet::new(),
         };
@@ -305,14 +309,14 @@ impl Host {
             if !known.insert(host.signature()) {
                 continue;
             }
-            if pending.is_empty() {
+            if pending.is_empty() && !host.is_refused_when_due {
                 match host.finish() {
                     Ok(()) => done.push(host),
                     Err(text) => why = text,
                 }
                 continue;
             }
-            if known.len() > ORDERS_MAX {
+            if known.len() > ORDERS_MAX || host.is_refused_when_due {
                 return Ok(None);
             }
             for source in pending {
