@@ -511,7 +511,7 @@ impl Index {
         true
     }
 
-    /// Ranges that cover every ready entry and nothing that is out with a consumer.
+    /// Ranges that cover every ready entry, and nothing that is out with a consumer or delayed.
     pub(crate) fn ready_ranges(&self) -> Ranges {
         let mut ranges = Ranges::new();
         let Some(head) = self.head() else {
@@ -521,7 +521,9 @@ impl Index {
         let Some(last) = self.last_in_order().max(returned) else {
             return ranges;
         };
-        let mut out: Vec<Sequence> = self.unsettled.iter().map(Held::sequence).collect();
+        let delayed = self.delayed.iter().flat_map(|delayed| delayed.iter());
+        let out = self.unsettled.iter().chain(delayed);
+        let mut out: Vec<Sequence> = out.map(Held::sequence).collect();
         out.retain(|sequence| (head.sequence..=last).contains(sequence));
         out.sort_unstable();
         let mut first = head.sequence.0;
