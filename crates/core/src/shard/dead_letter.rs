@@ -428,7 +428,7 @@ impl Shard {
                 let intake = self.intake(turn, &held, atomic, &mut pending);
                 (held, intake, pending)
             }
-            Address::Nowhere if is_strict => return Move::Refused(None),
+            Address::Nowhere | Address::Round if is_strict => return Move::Refused(None),
             Address::Nowhere | Address::Round => {
                 self.counters.dead_letters_dropped += 1;
                 self.record_lazy(turn.log, settled, is_durable);

@@ -255,3 +255,24 @@ fn on_a_full_disk_dead_letters_wait() {
         }
     }
 }
+
+/// As in RabbitMQ, at-least-once has no exception for a message that would go round: it waits in
+/// the queue that it cannot leave, and goes once there is a way.
+#[test]
+fn at_least_once_a_message_that_would_go_round_waits() {
+    for how in RESTARTS {
+        let mut world = World::new();
+        let ttl = ("x-message-ttl", Value::I32(10));
+        world.declare_dead_lettering("a", "b", &[AT_LEAST_ONCE, ttl]);
+        world.declare_dead_lettering("b", "a", &[AT_LEAST_ONCE, ttl]);
+        world.publish("", "a", "round");
+        for _ in 0..3 {
+            world.tick(1_100);
+            world.tick_until_still();
+        }
+        world.restart_by(how);
+        let held = ["a", "b"].map(|queue| (world.ready(queue), world.dying(queue)));
+        assert_eq!(held, [(0, 0), (0, 1)], "{how:?}");
+        assert_eq!(world.shard.counters().dead_letters_dropped, 0, "{how:?}");
+    }
+}
