@@ -16,6 +16,7 @@ mod effect;
 mod equivalence;
 mod generated;
 mod got;
+mod headers;
 mod log;
 mod own_arguments;
 mod policy;

@@ -15,6 +15,7 @@ mod deduplicate;
 mod define;
 mod delays;
 mod deliver;
+mod due;
 mod effective;
 mod exchange;
 mod expire;

@@ -70,8 +70,8 @@ pub(super) struct Intake {
     pub(super) entries: Entries,
     /// What it is known by in those of them that deduplicate.
     pub(super) keys: Option<Box<Keys>>,
-    /// A queue that refused it.
-    pub(super) refused_by: Option<QueueId>,
+    /// The queues that refused it.
+    pub(super) refused_by: Vec<QueueId>,
     /// Those of them that want it dead-lettered.
     pub(super) dead_letters: Vec<QueueId>,
     /// Those that have it already.
@@ -176,14 +176,15 @@ impl Shard {
         let mut pending = Pending::default();
         let intake = self.intake(turn, &held, route.atomic, &mut pending);
         self.counters.routed += u64::from(intake.reaches_a_queue());
-        if intake.refused_by.is_none() {
-            let index = self.enter_queues(turn, held.message, intake, &pending, None);
+        let nothing = (Vec::new(), false);
+        if intake.refused_by.is_empty() {
+            let index = self.enter_queues(turn, held.message, intake, &pending, nothing);
             self.confirm(turn, key, confirm, index, true);
             return Ok(());
         }
         self.counters.refused += 1;
         let (by, message) = (intake.dead_letters.clone(), Arc::clone(&held.message));
-        let index = self.enter_queues(turn, held.message, intake, &pending, None);
+        let index = self.enter_queues(turn, held.message, intake, &pending, nothing);
         self.refuse_publish(turn, (key, confirm), index, (&by, &message));
         Ok(())
     }
@@ -234,7 +235,7 @@ impl Shard {
             let Some(queue) = self.queues.get(id) else {
                 // Routed there before the commit, and deleted since: not lost in silence.
                 if !id.is_store() {
-                    intake.refused_by = Some(*id);
+                    intake.refused_by.push(*id);
                 }
                 continue;
             };
@@ -251,7 +252,7 @@ impl Shard {
             let overflow = queue.settings.overflow;
             let is_full = overflow != Overflow::DropHead && self.is_full(*id, pending, body_bytes);
             if is_full || (durable && !turn.log.has_room(bytes)) {
-                intake.refused_by = Some(*id);
+                intake.refused_by.push(*id);
                 if is_full && overflow == Overflow::RejectPublishDeadLetter {
                     intake.dead_letters.push(*id);
                 }
@@ -276,7 +277,6 @@ impl Shard {
                 expires_at: queue.expires_at(turn.now, ttl),
                 durable,
             });
-            self.counters.delayed += u64::from(queue.delays());
             if let Some(key) = key {
                 keys.push((*id, key));
                 if pending.is_transaction {
@@ -284,7 +284,7 @@ impl Shard {
                 }
             }
         }
-        if intake.refused_by.is_some() && atomic {
+        if !intake.refused_by.is_empty() && atomic {
             entries.clear();
             keys.clear();
         }
@@ -323,22 +323,20 @@ impl Shard {
         message: Arc<Message>,
         intake: Intake,
         pending: &Pending,
-        also: Option<(Fact, bool)>,
+        (also, is_also_durable): (Vec<Fact>, bool),
     ) -> u64 {
         self.count_duplicates(&intake.duplicates);
         let (entries, keys) = (intake.entries, intake.keys);
         let after = intake.duplicates.after;
         if entries.is_empty() {
-            if let Some((fact, is_durable)) = also {
-                self.record_lazy(turn.log, fact, is_durable);
-            }
-            return after;
+            return self.record_also(turn, also, is_also_durable).max(after);
         }
         for entry in &entries {
             self.touch(entry.queue);
         }
+        self.count_delayed(&entries);
         let durable = entries.iter().any(|entry| entry.durable);
-        let mut dropped: Vec<(Fact, bool)> = Vec::from_iter(also);
+        let mut dropped: Vec<(Fact, bool)> = Vec::new();
         for queue in pending.queues() {
             if let Some((ranges, is_durable)) = self.overflow(queue, pending, DROPPED_AT_ONCE) {
                 let fact = Fact::Settled {
@@ -350,30 +348,43 @@ impl Shard {
             }
         }
         let references = if durable { entries.len() } else { 0 };
-        let extent = if pending.chunks.count > 0 && references > 0 {
-            share_chunks(turn, &message, pending.chunks, references)
-        } else {
-            write_chunks(turn, &message, references)
-        };
+        let extent = extent_of(turn, &message, pending.chunks, references);
         let published = Fact::Published(Published {
             message: Some(message),
             extent,
             entries,
             keys,
         });
-        if dropped.is_empty() {
+        if dropped.is_empty() && also.is_empty() {
             return self.record(turn, published, durable).max(after);
         }
         if !durable {
             self.record(turn, published, false);
+            self.record_also(turn, also, is_also_durable);
             for (fact, is_durable) in dropped {
                 self.record(turn, fact, is_durable);
             }
             return after;
         }
         let mut group = vec![published];
+        group.extend(also);
         group.extend(dropped.into_iter().map(|(fact, _)| fact));
         self.record(turn, Fact::Group(group), true)
+    }
+
+    /// Records facts together. One alone is a settle, which nobody waits for.
+    fn record_also(&mut self, turn: &mut Turn<'_>, mut facts: Vec<Fact>, durable: bool) -> u64 {
+        match facts.pop() {
+            None => 0,
+            Some(fact) if facts.is_empty() => {
+                self.record_lazy(turn.log, fact, durable);
+                0
+            }
+            Some(last) => {
+                facts.push(last);
+                self.record(turn, Fact::Group(facts), durable)
+            }
+        }
     }
 
     /// The entries that a queue drops from its head because of what is pending, and whether the
@@ -482,6 +493,21 @@ pub(super) fn write_chunks(turn: &mut Turn<'_>, message: &Message, references: u
         body_bytes: message.body_bytes(),
         total_bytes: message.total_bytes(),
         chunks: written,
+    }
+}
+
+/// What the record of a message says of its size: `chunks` are those that earlier records hold
+/// of its large body, if they do.
+pub(super) fn extent_of(
+    turn: &mut Turn<'_>,
+    message: &Message,
+    chunks: Chunks,
+    references: usize,
+) -> Extent {
+    if chunks.count > 0 && references > 0 {
+        share_chunks(turn, message, chunks, references)
+    } else {
+        write_chunks(turn, message, references)
     }
 }
 

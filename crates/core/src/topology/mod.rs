@@ -38,7 +38,6 @@ mod weight;
 mod tests;
 
 pub(crate) use canonical::{Side, put_canonical};
-pub(crate) use carbon_copy::edit_headers;
 pub use carbon_copy::{RoutingKeys, strip_bcc};
 pub use criteria::{check_binding, check_exchange};
 pub(crate) use term::Term;

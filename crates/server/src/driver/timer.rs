@@ -57,7 +57,7 @@ fn do_what_is_due(node: &Node, shard: &ShardDriver, told_ms: &mut u64) -> u64 {
     }
     for stray in strays.iter().take(TOLD_AT_ONCE) {
         let what = if stray.refused {
-            "a queue refused a delayed message when it was due"
+            "a queue refused a delayed message when it was due: it waits, and is tried again"
         } else {
             "a delayed message found no queue when it was due"
         };
