@@ -435,6 +435,10 @@ impl Shard {
                 return Move::Done;
             }
         };
+        if intake.is_disk_full {
+            // It has its place on the disk where it is, and keeps it until there is another.
+            return Move::Refused(None);
+        }
         if let Some(by) = intake.refused_by.last().copied() {
             if waits {
                 return Move::Refused(Some(by));

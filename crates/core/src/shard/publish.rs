@@ -74,6 +74,8 @@ pub(super) struct Intake {
     pub(super) refused_by: Vec<QueueId>,
     /// Those of them that want it dead-lettered.
     pub(super) dead_letters: Vec<QueueId>,
+    /// The disk has no room for it, which is no queue's verdict.
+    pub(super) is_disk_full: bool,
     /// Those that have it already.
     pub(super) duplicates: Duplicates,
 }
@@ -251,7 +253,9 @@ impl Shard {
             }
             let overflow = queue.settings.overflow;
             let is_full = overflow != Overflow::DropHead && self.is_full(*id, pending, body_bytes);
-            if is_full || (durable && !turn.log.has_room(bytes)) {
+            let is_disk_full = !is_full && durable && !turn.log.has_room(bytes);
+            if is_full || is_disk_full {
+                intake.is_disk_full |= is_disk_full;
                 intake.refused_by.push(*id);
                 if is_full && overflow == Overflow::RejectPublishDeadLetter {
                     intake.dead_letters.push(*id);
