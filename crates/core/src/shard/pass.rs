@@ -228,7 +228,9 @@ impl Shard {
             let message = passage.message(&mut self.spare);
             self.arrived.push((id, item, message));
         }
-        if had_ready && entry.expires_at.is_none() && !id.is_store() {
+        // One of a higher priority may go ahead of those that are being read.
+        let is_behind = had_ready && queue.settings.priority_max == 0;
+        if is_behind && entry.expires_at.is_none() && !id.is_store() {
             // Whoever could take one would have taken the one before it.
             if item.is_stored() {
                 self.note_content(id, place);
