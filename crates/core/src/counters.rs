@@ -17,6 +17,8 @@ pub struct Counters {
     pub undelayed: u64,
     /// Of these, those that found no queue.
     pub unroutable_delayed: u64,
+    /// Of these, those that a queue refused when they were due; they wait, and are tried again.
+    pub delays_refused: u64,
     /// Delayed messages that were taken back.
     pub delays_cancelled: u64,
     /// Publishes that a queue refused.

@@ -6,7 +6,7 @@
 
 use menzil_model::table::{Fields, write_value};
 use menzil_model::wire::{Reader, Writer};
-use menzil_model::{Message, Name, Properties, Value, fact::Why};
+use menzil_model::{Message, Name, Properties, QueueId, Value, fact::Why};
 use smallvec::SmallVec;
 
 use crate::queue::parse_expiration;
@@ -85,6 +85,10 @@ const PROPERTIES_BYTES_MAX: usize = (128 << 10) - 20;
 /// Flags of notes.
 const HISTORY: u8 = 1;
 const LOST: u8 = 2;
+const LEFT: u8 = 4;
+
+/// Ends the keys where queues follow: no key is as long.
+const KEYS_END: [u8; 4] = [0xFF; 4];
 
 const DEATHS: &[u8] = b"x-death";
 const REJECTED: &[u8] = b"rejected";
@@ -100,18 +104,60 @@ pub(crate) struct Notes<'a> {
     is_lost: bool,
     /// Keys that its `BCC` header had.
     keys: &'a [u8],
+    /// Ids of the queues that are still to get it, of a message that others have.
+    left: &'a [u8],
 }
 
 impl<'a> Notes<'a> {
     pub(crate) fn of(message: &'a Message) -> Self {
         match message.notes().split_first() {
-            Some((flags, keys)) => Self {
-                is_history: *flags & HISTORY != 0,
-                is_lost: *flags & LOST != 0,
-                keys,
-            },
+            Some((flags, rest)) => {
+                let (keys, left) = if *flags & LEFT == 0 {
+                    (rest, &[][..])
+                } else {
+                    split_left(rest).unwrap_or_default()
+                };
+                Self {
+                    is_history: *flags & HISTORY != 0,
+                    is_lost: *flags & LOST != 0,
+                    keys,
+                    left,
+                }
+            }
             None => Self::default(),
         }
+    }
+
+    /// The queues that are still to get it; none of a message that is to be routed.
+    pub(crate) fn queues_left(&self) -> impl Iterator<Item = QueueId> + use<'a> {
+        let (ids, _) = self.left.as_chunks();
+        ids.iter().map(|id| QueueId(u64::from_be_bytes(*id)))
+    }
+
+    /// The notes, with these queues. No more than fit: 64 KiB.
+    pub(crate) fn with_queues_left(&self, queues: &[QueueId]) -> Vec<u8> {
+        let mut notes = Self::write(self.flags() | LEFT, self.keys);
+        notes.put(&KEYS_END);
+        for queue in queues {
+            notes.put(&queue.0.to_be_bytes());
+        }
+        let count = u16::try_from(queues.len()).unwrap_or(u16::MAX);
+        notes.put(&count.to_be_bytes());
+        notes
+    }
+
+    /// The notes of a message that goes to the queues that were left.
+    pub(crate) fn without_queues(&self) -> Vec<u8> {
+        match self.flags() {
+            0 if self.keys.is_empty() => Vec::new(),
+            flags => Self::write(flags, self.keys),
+        }
+    }
+
+    fn flags(&self) -> u8 {
+        let history = if self.is_history { HISTORY } else { 0 };
+        let lost = if self.is_lost { LOST } else { 0 };
+        history | lost
     }
 
     /// Routing keys that no header shows.
@@ -135,6 +181,14 @@ impl<'a> Notes<'a> {
         notes.put(keys);
         notes
     }
+}
+
+/// Keys, their end, ids of queues, and how many these are.
+fn split_left(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (rest, count) = bytes.split_last_chunk()?;
+    let ids_bytes = usize::from(u16::from_be_bytes(*count)) * size_of::<u64>();
+    let (rest, ids) = rest.split_at_checked(rest.len().checked_sub(ids_bytes)?)?;
+    Some((rest.strip_suffix(&KEYS_END)?, ids))
 }
 
 /// Notes of a message whose `BCC` header is taken away.

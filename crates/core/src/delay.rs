@@ -8,9 +8,9 @@ use menzil_model::table::{Fields, write_value};
 use menzil_model::wire::Writer;
 use menzil_model::{Name, Properties, Table, Value};
 
+use crate::headers::rewrite_headers;
 use crate::own_arguments::mistaken;
 use crate::refusal::{Object, Refusal};
-use crate::topology::edit_headers;
 
 const HEADER: &[u8] = b"x-delay";
 
@@ -50,20 +50,13 @@ fn whole(number: f64) -> Option<i128> {
 pub(crate) fn arrived(properties: &[u8]) -> Option<Vec<u8>> {
     let headers = Properties::parse(properties).ok()?.headers?;
     let delay = i64::try_from(-delay_in(headers)?).ok()?;
-    edit_headers(properties, |headers, out| {
-        let mut fields = Fields::of(headers);
-        let mut rest = headers;
-        while let Some((name, _)) = fields.next() {
-            let length = rest.len() - fields.rest().len();
-            let (field, behind) = rest.split_at_checked(length).unwrap_or_default();
-            rest = behind;
-            if name == HEADER {
-                out.put_short_string(name);
-                let short = i32::try_from(delay).map(Value::I32);
-                write_value(out, short.unwrap_or(Value::I64(delay)));
-            } else {
-                out.put(field);
-            }
+    rewrite_headers(properties, |name, field, out| {
+        if name == HEADER {
+            out.put_short_string(name);
+            let short = i32::try_from(delay).map(Value::I32);
+            write_value(out, short.unwrap_or(Value::I64(delay)));
+        } else {
+            out.put(field);
         }
     })
 }

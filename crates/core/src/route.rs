@@ -19,13 +19,11 @@ pub(crate) struct Route {
     generation: u64,
     /// Stands for the envelope; no two have the same.
     pub(crate) number: u64,
-    /// The queues, each once, in the order first reached; behind them the stores of exchanges
-    /// that are to keep it.
-    pub(crate) queues: Vec<QueueId>,
+    /// The queues and where they lie, each once, in the order first reached; behind them the
+    /// stores of exchanges that are to keep it.
+    pub(crate) targets: Vec<(QueueId, Place)>,
     /// How many of them are stores.
     pub(crate) stores: usize,
-    /// Where they lie.
-    pub(crate) places: Vec<Place>,
     /// Those who get it as a direct reply.
     pub(crate) replies: Vec<Name>,
     pub(crate) persistent: bool,
@@ -48,6 +46,8 @@ pub(crate) struct Route {
     pub(crate) has_terms: bool,
     /// Without headers, so that exchange and routing key alone say where it goes.
     pub(crate) is_plain: bool,
+    /// It goes to queues that have only to store it, as it came.
+    pub(crate) is_usual: bool,
 }
 
 impl Route {
@@ -70,6 +70,13 @@ impl Route {
         (properties, exchange, routing_key)
     }
 
+    /// Whether what the properties ask for is known from the last publish.
+    #[inline]
+    pub(crate) fn has_properties_of(&self, publish: &PublishRef<'_>) -> bool {
+        let (properties, ..) = self.parts();
+        self.number != 0 && properties == publish.properties
+    }
+
     /// Starts anew for another publish of the same user, with the memory it has. True where what
     /// its properties ask for is known from the last one.
     #[inline]
@@ -79,15 +86,14 @@ impl Route {
         generation: u64,
         publish: &PublishRef<'_>,
     ) -> bool {
-        let is_first = self.number == 0;
+        let same_properties = self.has_properties_of(publish);
         self.number = number;
         self.generation = generation;
-        self.queues.clear();
+        self.targets.clear();
         self.stores = 0;
-        self.places.clear();
         self.replies.clear();
-        let (properties, exchange, _) = self.parts();
-        let same_properties = !is_first && properties == publish.properties;
+        self.is_usual = false;
+        let (_, exchange, _) = self.parts();
         if same_properties && exchange == publish.exchange {
             let prefix = self.properties_bytes + self.exchange_bytes;
             self.envelope.truncate(prefix);
@@ -105,23 +111,28 @@ impl Route {
     /// Whether no queue takes it that can be consumed from.
     #[inline]
     pub(crate) fn is_unroutable(&self) -> bool {
-        self.queues.len() == self.stores
+        self.targets.len() == self.stores
     }
 
-    /// Whether it goes to queues that have only to store it, as it came.
+    /// Its queues, without where they lie.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = QueueId> + '_ {
+        self.targets.iter().map(|(queue, _)| *queue)
+    }
+
+    /// All is known of it: says whether it is the usual one.
     #[inline]
-    pub(crate) fn is_usual(&self) -> bool {
-        self.is_unlimited
+    pub(crate) fn complete(&mut self) {
+        self.is_usual = self.is_unlimited
             && self.named.is_none()
+            && self.stripped.is_none()
             && self.replies.is_empty()
-            && !self.is_unroutable()
+            && !self.is_unroutable();
     }
 
     /// Takes a way that was kept.
     #[inline]
     pub(crate) fn take(&mut self, way: Way) {
-        self.queues.push(way.queue);
-        self.places.push(way.place);
+        self.targets.push((way.queue, way.place));
         self.atomic = way.atomic;
         self.is_unlimited = way.is_unlimited;
         self.is_durable = self.persistent && way.is_durable;
@@ -136,7 +147,7 @@ impl Route {
     /// False where it is not worth its memory until the next publish.
     pub(crate) fn is_worth_keeping(&self) -> bool {
         self.envelope.capacity() <= ENVELOPE_BYTES_MAX
-            && self.queues.capacity() <= QUEUES_MAX
+            && self.targets.capacity() <= TARGETS_MAX
             && self.stripped.is_none()
             && self.named.is_none()
             && self.replies.is_empty()
@@ -148,4 +159,4 @@ const NEVER: u64 = u64::MAX;
 
 /// Every channel that publishes keeps one.
 const ENVELOPE_BYTES_MAX: usize = 1024;
-const QUEUES_MAX: usize = 64;
+const TARGETS_MAX: usize = 64;

@@ -18,6 +18,27 @@ pub(crate) struct Slots<K, V> {
     places: Map<K, Place>,
     items: Vec<Option<(K, Box<V>)>>,
     free: Vec<Place>,
+    watch: Option<Box<Watch>>,
+}
+
+/// Who copies items in several steps is told which have changed since.
+#[derive(Debug, Default)]
+struct Watch {
+    /// Of each place that was come to, whether its item is as it was copied.
+    is_copied: Vec<bool>,
+    /// Places that were copied before what they have now.
+    changed: Vec<Place>,
+}
+
+impl Watch {
+    #[cold]
+    fn note(&mut self, place: Place) {
+        if let Some(is_copied) = self.is_copied.get_mut(place.0 as usize)
+            && std::mem::take(is_copied)
+        {
+            self.changed.push(place);
+        }
+    }
 }
 
 impl<K, V> Default for Slots<K, V> {
@@ -26,6 +47,7 @@ impl<K, V> Default for Slots<K, V> {
             places: Map::default(),
             items: Vec::new(),
             free: Vec::new(),
+            watch: None,
         }
     }
 }
@@ -48,9 +70,17 @@ impl<K: Copy + Eq + Hash, V> Slots<K, V> {
     /// As [`Slots::at`].
     #[inline]
     pub(crate) fn at_mut(&mut self, place: Place, key: K) -> Option<&mut V> {
+        self.note(place);
         match self.items.get_mut(place.0 as usize) {
             Some(Some((found, item))) if *found == key => Some(item),
             _ => None,
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, place: Place) {
+        if let Some(watch) = &mut self.watch {
+            watch.note(place);
         }
     }
 
@@ -78,6 +108,7 @@ impl<K: Copy + Eq + Hash, V> Slots<K, V> {
             *slot = Some((key, Box::new(item)));
             self.places.insert(key, place);
         }
+        self.note(place);
         place
     }
 
@@ -85,6 +116,7 @@ impl<K: Copy + Eq + Hash, V> Slots<K, V> {
         let place = self.places.remove(key)?;
         let (_, item) = self.items.get_mut(place.0 as usize)?.take()?;
         self.free.push(place);
+        self.note(place);
         Some(*item)
     }
 
@@ -95,6 +127,49 @@ impl<K: Copy + Eq + Hash, V> Slots<K, V> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         let held = self.items.iter().flatten();
         held.map(|(key, item)| (key, item.as_ref()))
+    }
+
+    /// The items in that many places from one on; `None` past the last place.
+    pub(crate) fn some(&self, from: usize, count: usize) -> Option<impl Iterator<Item = &V>> {
+        let places = self.items.get(from..)?.iter().take(count);
+        let held = places.flatten().map(|(_, item)| item.as_ref());
+        (from < self.items.len()).then_some(held)
+    }
+
+    /// Begins to watch for changes, with no item copied.
+    pub(crate) fn watch(&mut self) {
+        self.watch = Some(Box::default());
+    }
+
+    pub(crate) fn end_watch(&mut self) {
+        self.watch = None;
+    }
+
+    /// The next place that is to be copied, with its item if it has one: it counts as copied.
+    pub(crate) fn next_uncopied(&mut self) -> Option<(usize, Option<&V>)> {
+        let watch = self.watch.as_mut()?;
+        let at = if watch.is_copied.len() < self.items.len() {
+            watch.is_copied.push(true);
+            watch.is_copied.len() - 1
+        } else {
+            let at = watch.changed.pop()?.0 as usize;
+            *watch.is_copied.get_mut(at)? = true;
+            at
+        };
+        let item = self.items.get(at)?.as_ref();
+        Some((at, item.map(|(_, item)| item.as_ref())))
+    }
+
+    /// How many places are to be copied.
+    pub(crate) fn uncopied_count(&self) -> usize {
+        self.watch.as_ref().map_or(0, |watch| {
+            self.items.len() - watch.is_copied.len() + watch.changed.len()
+        })
+    }
+
+    /// How many places there are, taken or not.
+    pub(crate) fn place_count(&self) -> usize {
+        self.items.len()
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
@@ -122,6 +197,35 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_was_copied_in_steps_is_what_is_there(
+            steps in prop::collection::vec((0..4_u8, 0..12_u64, any::<u16>()), 0..99),
+        ) {
+            let (mut slots, mut copy) = (Slots::default(), Vec::new());
+            let take = |slots: &mut Slots<u64, u16>, copy: &mut Vec<Option<u16>>| {
+                let left = slots.uncopied_count();
+                let Some((at, item)) = slots.next_uncopied() else {
+                    return false;
+                };
+                copy.resize(copy.len().max(at + 1), None);
+                copy[at] = item.copied();
+                assert_eq!(slots.uncopied_count(), left - 1);
+                true
+            };
+            slots.watch();
+            for (step, key, value) in steps {
+                match step {
+                    0 => drop(slots.remove(&key)),
+                    1 => drop(slots.insert(key, value)),
+                    2 => drop(slots.get_mut(&key).map(|item| *item = value)),
+                    _ => drop(take(&mut slots, &mut copy)),
+                }
+            }
+            while take(&mut slots, &mut copy) {}
+            prop_assert!(slots.values().eq(copy.iter().flatten()));
+            prop_assert_eq!(slots.place_count(), copy.len());
+        }
+
         #[test]
         fn behaves_as_a_map(steps in prop::collection::vec((0..3_u8, 0..12_u64, any::<u16>()), 0..99)) {
             let (mut slots, mut map) = (Slots::default(), std::collections::BTreeMap::new());

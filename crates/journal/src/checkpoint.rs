@@ -22,7 +22,7 @@ use crate::disk::{Disk, DiskFile, is_full, read_all};
 use crate::error::StorageError;
 use crate::folder::{CHECKPOINT_RESERVES, EVACUATION_RESERVE, Name, fill, temporary};
 use crate::journal::{Journal, locked, reading, writing};
-use crate::layout::{put, u32_at, u64_at};
+use crate::layout::{PAGE, put, u32_at, u64_at};
 use crate::preparer::folder;
 
 /// Why a checkpoint was not installed. The one before it stays current.
@@ -236,12 +236,13 @@ impl<D: Disk> Journal<D> {
 /// Keeps space aside for a step of evacuation.
 pub(crate) fn keep_evacuation_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
     let wanted = journal.options.evacuation_reserve_bytes;
-    set_aside(journal, EVACUATION_RESERVE, wanted..=u64::MAX, wanted)
+    let made = wanted.next_multiple_of(PAGE);
+    set_aside(journal, EVACUATION_RESERVE, wanted..=u64::MAX, made)
 }
 
 /// Keeps space aside for the next checkpoint: at least what the options say and what the owner
 /// expects; as long as nobody has said what to expect, twice the largest there is. If `trim`,
-/// also not much more.
+/// also not much more. In whole pages, whose zeros need not go through the system's cache.
 pub(crate) fn keep_reserve<D: Disk>(journal: &Journal<D>, trim: bool) -> io::Result<()> {
     if journal.options.checkpoint_reserve_bytes == 0 {
         return Ok(());
@@ -256,6 +257,7 @@ pub(crate) fn keep_reserve<D: Disk>(journal: &Journal<D>, trim: bool) -> io::Res
     }
     // In steps, so that a growing backlog does not write it again for each segment.
     let made = wanted.saturating_add(expected / 2);
+    let made = (made.checked_next_multiple_of(PAGE)).unwrap_or(made);
     let most = if trim { made } else { u64::MAX };
     for reserve in CHECKPOINT_RESERVES {
         set_aside(journal, reserve, wanted..=most, made)?;

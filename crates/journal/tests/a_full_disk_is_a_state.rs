@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use common::{Kept, SEGMENT, append, checkpoint, eventually, open_with, small};
 use menzil_journal::testing::MemoryDisk;
-use menzil_journal::{CheckpointError, Journal, OpenError, Options, Space, StorageError};
+use menzil_journal::{
+    CheckpointError, Disk as _, DiskFile as _, Journal, OpenError, Options, Space, StorageError,
+};
 use menzil_model::{Class, ShardId};
 
 const SHARD: ShardId = ShardId(1);
@@ -101,6 +103,28 @@ fn a_checkpoint_on_a_full_disk_uses_its_reserve_and_frees_segments() {
     drop(journal);
     let (_, kept) = open_with(&disk, options).unwrap();
     assert_eq!(kept.checkpoints[&SHARD], (index, state));
+}
+
+#[test]
+fn reserves_are_whole_pages() {
+    let options = Options {
+        checkpoint_reserve_bytes: 10_001,
+        evacuation_reserve_bytes: 5_001,
+        ..small()
+    };
+    let (disk, journal) = full_disk(options);
+    let length = |name: &str| disk.open(name).unwrap().len().unwrap();
+    assert_eq!(length("checkpoint-reserve"), 12 << 10);
+    assert_eq!(length("evacuation-reserve"), 8 << 10);
+    // What is a little larger than expected is not made again.
+    disk.set_capacity(None);
+    journal.expect_checkpoint_bytes(20_001);
+    journal.prepare().unwrap();
+    let made = journal.counters().zero_bytes;
+    assert_eq!(length("checkpoint-reserve") % 4096, 0);
+    journal.trim_spares().unwrap();
+    journal.prepare().unwrap();
+    assert_eq!(journal.counters().zero_bytes, made);
 }
 
 #[test]

@@ -74,11 +74,17 @@ fn table(answer: &Value) -> String {
         text = aligned(&rows, &[4, 5]);
     }
     let (waiting, bytes) = (number(answer, "waiting"), number(answer, "waiting_bytes"));
-    let _ = writeln!(
+    let _ = write!(
         text,
         "{} of {waiting} that wait; {bytes} bytes in all",
         delays.len()
     );
+    match number(answer, "refused") {
+        0 => text.push('\n'),
+        refused => {
+            let _ = writeln!(text, "; {refused} are due, and a queue refused them");
+        }
+    }
     if let Some(id) = answer.get("next").and_then(Value::as_str) {
         let _ = writeln!(text, "for more: --after {id}");
     }
@@ -93,7 +99,11 @@ fn row(one: &Value) -> [String; 6] {
     [
         text("id"),
         text("due_at"),
-        duration(number(one, "due_in_ms")),
+        if one.get("refused").and_then(Value::as_bool) == Some(true) {
+            "refused".to_owned()
+        } else {
+            duration(number(one, "due_in_ms"))
+        },
         number(one, "body_bytes").to_string(),
         text("exchange"),
         text("routing_key"),

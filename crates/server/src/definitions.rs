@@ -105,7 +105,7 @@ pub(crate) fn import(node: &Node, parsed: Parsed) -> Result<Imported, ImportErro
         let refused = shard.check_definitions(&plan.definitions);
         refused.map_err(|refused| {
             let (number, refusal) = *refused;
-            ImportError::new(plan.place(number), text_of(&refusal, &vhost))
+            ImportError::new(plan.place(number), advice_on(&refusal, &vhost))
         })?;
         checked.push((Arc::clone(shard), plan));
     }
@@ -130,6 +130,15 @@ pub(crate) fn import(node: &Node, parsed: Parsed) -> Result<Imported, ImportErro
         &[("new", &imported.new), ("kept", &imported.kept)],
     );
     Ok(imported)
+}
+
+/// What is wrong, and for what is there and differs, what to do.
+fn advice_on(refusal: &Refusal, vhost: &str) -> String {
+    let text = text_of(refusal, vhost);
+    if matches!(refusal, Refusal::Inequivalent { .. }) {
+        return format!("{text}; delete it first, or let the file say what is there");
+    }
+    text
 }
 
 fn carry_out(

@@ -79,6 +79,7 @@ pub(crate) fn list(node: &Node, asked: &ListOf) -> Result<Value, String> {
     let next = listed.last().filter(|_| has_more);
     Ok(json!({
         "waiting": exchanges.iter().map(|one| one.count).sum::<u64>(),
+        "refused": exchanges.iter().map(|one| one.refused).sum::<u64>(),
         "waiting_bytes": exchanges.iter().map(|one| one.body_bytes).sum::<u64>(),
         "next": next.map(|one| one.delay.id.0.to_string()),
         "delays": listed.iter().map(|one| of_listed(one, now)).collect::<Vec<_>>(),
@@ -103,6 +104,7 @@ fn of_listed(one: &Listed, now: u64) -> Value {
         "due_at": timestamp(delay.due_at),
         "due_in_ms": delay.due_at.saturating_sub(now),
         "body_bytes": delay.body_bytes,
+        "refused": delay.refused,
     })
 }
 

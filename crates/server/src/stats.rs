@@ -234,6 +234,7 @@ fn of_counters(counters: &menzil_core::Counters) -> Value {
         "delays": counters.delayed,
         "undelayed": counters.undelayed,
         "unroutable_delayed": counters.unroutable_delayed,
+        "delays_refused": counters.delays_refused,
         "delays_cancelled": counters.delays_cancelled,
         "refused": counters.refused,
         "confirmed": counters.confirmed,

@@ -10,7 +10,7 @@ use menzil_journal::testing::MemoryDisk;
 use menzil_model::{ChannelId, ConnectionId, Name, Table};
 
 use crate::body;
-use crate::catalogue::{QUEUES, ROUTES, queue_number};
+use crate::catalogue::{QUEUES, queue_number, queues, routes};
 use crate::node::{Node, NodeSettings};
 use crate::oracle::{Recovered, Thing};
 use crate::workload::{CHAOS_EXCHANGES, CHAOS_QUEUES};
@@ -20,8 +20,9 @@ pub(crate) fn audit(disk: &MemoryDisk, settings: &NodeSettings, now: u64) -> Rec
     disk.set_capacity(None);
     let mut settings = settings.clone();
     settings.journal.prepared_segments = 1;
+    settings.room_bytes = None;
     match Node::start(disk, &settings, now) {
-        Ok(node) => Auditor::new(node, now).look(),
+        Ok(node) => Auditor::new(node, now, settings.later).look(),
         Err(why) => Recovered {
             trouble: Some(format!("the node does not start: {why}")),
             ..Recovered::default()
@@ -32,15 +33,17 @@ pub(crate) fn audit(disk: &MemoryDisk, settings: &NodeSettings, now: u64) -> Rec
 struct Auditor {
     node: Node,
     now: u64,
+    later: bool,
     channels: u16,
     found: Recovered,
 }
 
 impl Auditor {
-    fn new(node: Node, now: u64) -> Self {
+    fn new(node: Node, now: u64, later: bool) -> Self {
         Self {
             node,
             now,
+            later,
             channels: 0,
             found: Recovered::default(),
         }
@@ -71,12 +74,14 @@ impl Auditor {
             }
         }
         let mut key = self.open_channel();
-        for queue in self.node.shard.queues() {
-            if let Some(number) = queue_number(queue.name.as_bytes()) {
-                let messages = self.drain(key, &queue.name);
-                self.found.queues.insert(number, messages);
-                key = self.open_channel();
+        if self.later {
+            self.come_to_rest();
+            while self.drain_all(&mut key) || self.has_more() {
+                self.come_to_rest();
             }
+        } else {
+            // Nothing moves by itself, so clients may be as fast as they like.
+            self.drain_all(&mut key);
         }
         if self.node.shard.counters().damaged > 0 {
             self.trouble("a message was damaged".to_owned());
@@ -84,6 +89,76 @@ impl Auditor {
         self.probe_routes(key);
         self.node.shard.check_invariants();
         self.found
+    }
+
+    /// Takes everything out of all queues. True where there was something: it may have made room
+    /// for dead letters.
+    fn drain_all(&mut self, key: &mut ChannelKey) -> bool {
+        let mut has_found = false;
+        for queue in self.node.shard.queues() {
+            if let Some(number) = queue_number(queue.name.as_bytes()) {
+                let messages = self.drain(*key, &queue.name);
+                has_found |= !messages.is_empty();
+                self.found
+                    .queues
+                    .entry(number)
+                    .or_default()
+                    .extend(messages);
+                *key = self.open_channel();
+            }
+        }
+        has_found
+    }
+
+    /// Whether dead letters came in the meantime.
+    fn has_more(&self) -> bool {
+        let queues = self.node.shard.queues();
+        (queues.iter())
+            .any(|queue| queue_number(queue.name.as_bytes()).is_some() && queue.ready > 0)
+    }
+
+    /// Lets happen what is due now: expired messages move.
+    fn come_to_rest(&mut self) {
+        for _ in 0..TURNS_MAX {
+            let is_due = |at: u64| at <= self.now;
+            if !self.node.shard.deadline().is_some_and(is_due) && self.node.fetches.is_empty() {
+                return;
+            }
+            self.commit();
+            self.node.expire(self.now);
+            let fetched = self.fetch();
+            for command in fetched {
+                self.execute(command);
+            }
+        }
+        self.trouble("it never comes to rest".to_owned());
+    }
+
+    /// Writes what there is, so that there is room for more.
+    fn commit(&mut self) {
+        let done = self.node.step().map(|_| ());
+        if let Err(why) = done.and_then(|()| self.node.journal.prepare().map(|_| ())) {
+            self.trouble(format!("the journal fails: {why}"));
+        }
+    }
+
+    /// Reads what was asked for.
+    fn fetch(&mut self) -> Vec<Command> {
+        let mut commands = Vec::new();
+        for fetch in std::mem::take(&mut self.node.fetches) {
+            let mut messages = Vec::new();
+            for wanted in &fetch.wanted {
+                let read = self.node.read(&fetch, wanted, 1);
+                if let Err(why) = &read {
+                    let index = wanted.origin.index;
+                    self.trouble(format!("record {index} cannot be read: {why}"));
+                }
+                messages.push((wanted.sequence, read.ok()));
+            }
+            let queue = fetch.queue;
+            commands.push(Command::Fetched { queue, messages });
+        }
+        commands
     }
 
     fn trouble(&mut self, what: String) {
@@ -102,6 +177,7 @@ impl Auditor {
 
     /// Executes a command, and the reads that it asks for.
     fn execute(&mut self, command: Command) -> Vec<Output> {
+        self.commit();
         let mut outputs = Vec::new();
         let mut commands = vec![command];
         while !commands.is_empty() {
@@ -111,20 +187,7 @@ impl Auditor {
                     Effect::Connection { .. } | Effect::Fetch { .. } => None,
                 }));
             });
-            commands = Vec::new();
-            for fetch in std::mem::take(&mut self.node.fetches) {
-                let mut messages = Vec::new();
-                for wanted in &fetch.wanted {
-                    let read = self.node.read(&fetch, wanted, 1);
-                    if let Err(why) = &read {
-                        let index = wanted.origin.index;
-                        self.trouble(format!("record {index} cannot be read: {why}"));
-                    }
-                    messages.push((wanted.sequence, read.ok()));
-                }
-                let queue = fetch.queue;
-                commands.push(Command::Fetched { queue, messages });
-            }
+            commands = self.fetch();
         }
         outputs
     }
@@ -188,7 +251,7 @@ impl Auditor {
 
     /// Every binding of the catalogue must still be there.
     fn probe_routes(&mut self, key: ChannelKey) {
-        for route in ROUTES {
+        for route in routes(self.later) {
             let before = self.ready();
             let publish = Publish {
                 exchange: Name::from(route.exchange),
@@ -217,7 +280,7 @@ impl Auditor {
                     route.exchange, route.key
                 ));
             }
-            for queue in QUEUES {
+            for queue in queues(self.later) {
                 let purge = Request::QueuePurge {
                     queue: Name::from(queue.name),
                     nowait: true,
@@ -238,5 +301,8 @@ impl Auditor {
             .collect()
     }
 }
+
+/// Turns in which everything that is due must be done.
+const TURNS_MAX: usize = 10_000;
 
 const CONNECTION: ConnectionId = ConnectionId(1);

@@ -15,6 +15,17 @@ pub(crate) struct QueueSpec {
     pub(crate) bytes_max: Option<u64>,
     /// `reject-publish` instead of `drop-head`.
     pub(crate) rejects: bool,
+    /// Where its dead letters go: nobody publishes there, and they come from here alone.
+    pub(crate) letters: &'static [QueueNumber],
+    /// A letter that a target refuses stays.
+    pub(crate) at_least_once: bool,
+    pub(crate) priority_max: u8,
+}
+
+impl QueueSpec {
+    pub(crate) fn dead_letters(&self) -> bool {
+        !self.letters.is_empty()
+    }
 }
 
 /// Index of a queue in [`QUEUES`].
@@ -27,9 +38,12 @@ const PLAIN: QueueSpec = QueueSpec {
     length_max: None,
     bytes_max: None,
     rejects: false,
+    letters: &[],
+    at_least_once: false,
+    priority_max: 0,
 };
 
-pub(crate) const QUEUES: [QueueSpec; 9] = [
+pub(crate) static QUEUES: [QueueSpec; 22] = [
     QueueSpec {
         name: "d0",
         ..PLAIN
@@ -74,7 +88,78 @@ pub(crate) const QUEUES: [QueueSpec; 9] = [
         length_max: Some(10),
         ..PLAIN
     },
+    QueueSpec {
+        name: "e0",
+        ttl_ms: Some(400),
+        letters: &[15],
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "m0",
+        length_max: Some(6),
+        letters: &[16],
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "r0",
+        letters: &[17, 18],
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "s0",
+        ttl_ms: Some(300),
+        letters: &[19],
+        at_least_once: true,
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "p0",
+        priority_max: 4,
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "p1",
+        priority_max: 2,
+        letters: &[20],
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "g0",
+        ttl_ms: Some(500),
+        letters: &[21],
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "g1",
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "g2",
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "g3",
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "g4",
+        length_max: Some(3),
+        rejects: true,
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "g5",
+        priority_max: 2,
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "g6",
+        ..PLAIN
+    },
 ];
+
+/// Queues from here on are of the later features.
+pub(crate) const PLAIN_QUEUES: usize = 9;
 
 /// Where a publish may go and which queues it reaches.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +180,10 @@ const fn route(exchange: &'static str, key: &'static str, queues: &'static [usiz
     }
 }
 
-pub(crate) const ROUTES: [Route; 20] = [
+/// Routes to the first queues.
+pub(crate) const PLAIN_ROUTES: usize = 20;
+
+pub(crate) static ROUTES: [Route; 31] = [
     route("", "d0", &[0]),
     route("", "d1", &[1]),
     route("", "d2", &[2]),
@@ -119,17 +207,33 @@ pub(crate) const ROUTES: [Route; 20] = [
         ..route("atom", "k", &[2, 7])
     },
     route("fan2", "x", &[0, 1, 2, 3, 4]),
+    route("", "e0", &[9]),
+    route("", "m0", &[10]),
+    route("", "r0", &[11]),
+    route("", "s0", &[12]),
+    route("", "p0", &[13]),
+    route("", "p0", &[13]),
+    route("", "p1", &[14]),
+    route("", "m0", &[10]),
+    route("mix", "x", &[0, 9, 10]),
+    route("mix", "y", &[11, 12]),
+    route("mix", "z", &[9, 10, 11, 12, 13, 14]),
 ];
 
-const EXCHANGES: [(&str, &str); 5] = [
+const EXCHANGES: [(&str, &str); 7] = [
     ("fan", "fanout"),
     ("direct", "direct"),
     ("topic", "topic"),
     ("atom", "fanout"),
     ("fan2", "fanout"),
+    ("mix", "direct"),
+    (DEAD_LETTERS, "direct"),
 ];
 
-const BINDINGS: [(&str, &str, QueueNumber); 23] = [
+/// The dead-letter exchange; its keys are the names of the queues that letters come from.
+const DEAD_LETTERS: &str = "dead";
+
+const BINDINGS: [(&str, &str, QueueNumber); 34] = [
     ("fan", "", 0),
     ("fan", "", 1),
     ("fan", "", 2),
@@ -153,7 +257,40 @@ const BINDINGS: [(&str, &str, QueueNumber); 23] = [
     ("atom", "", 2),
     ("atom", "", 7),
     ("fan2", "", 4),
+    ("mix", "x", 0),
+    ("mix", "x", 9),
+    ("mix", "x", 10),
+    ("mix", "y", 11),
+    ("mix", "y", 12),
+    ("mix", "z", 9),
+    ("mix", "z", 10),
+    ("mix", "z", 11),
+    ("mix", "z", 12),
+    ("mix", "z", 13),
+    ("mix", "z", 14),
 ];
+
+/// How many exchanges and bindings the first queues have.
+const PLAIN_EXCHANGES: usize = 5;
+const PLAIN_BINDINGS: usize = 23;
+
+/// The queues of a run.
+pub(crate) fn queues(later: bool) -> &'static [QueueSpec] {
+    if later {
+        &QUEUES
+    } else {
+        &QUEUES[..PLAIN_QUEUES]
+    }
+}
+
+/// The routes of a run.
+pub(crate) fn routes(later: bool) -> &'static [Route] {
+    if later {
+        &ROUTES
+    } else {
+        &ROUTES[..PLAIN_ROUTES]
+    }
+}
 
 /// The queue of that name.
 pub(crate) fn queue_number(name: &[u8]) -> Option<QueueNumber> {
@@ -163,9 +300,14 @@ pub(crate) fn queue_number(name: &[u8]) -> Option<QueueNumber> {
 }
 
 /// Everything that sets the catalogue up; it may be asked again at any time.
-pub(crate) fn declarations() -> Vec<Request> {
+pub(crate) fn declarations(later: bool) -> Vec<Request> {
     let mut all = Vec::new();
-    for (name, kind) in EXCHANGES {
+    let exchanges = if later {
+        EXCHANGES.len()
+    } else {
+        PLAIN_EXCHANGES
+    };
+    for (name, kind) in EXCHANGES.into_iter().take(exchanges) {
         let arguments = if name == "atom" {
             TableBuilder::new()
                 .field("atomic-routing", Value::Bool(true))
@@ -185,18 +327,22 @@ pub(crate) fn declarations() -> Vec<Request> {
         }));
     }
     all.extend(
-        QUEUES
+        queues(later)
             .iter()
             .map(|queue| Request::QueueDeclare(declare(queue))),
     );
-    for (exchange, key, queue) in BINDINGS {
-        all.push(Request::QueueBind(QueueBind {
-            queue: Name::from(QUEUES[queue].name),
-            exchange: Name::from(exchange),
-            routing_key: Name::from(key),
-            nowait: false,
-            arguments: Table::empty(),
-        }));
+    let bindings = if later {
+        BINDINGS.len()
+    } else {
+        PLAIN_BINDINGS
+    };
+    for (exchange, key, queue) in BINDINGS.into_iter().take(bindings) {
+        all.push(bind(exchange, key, queue));
+    }
+    for queue in queues(later) {
+        for target in queue.letters {
+            all.push(bind(DEAD_LETTERS, queue.name, *target));
+        }
     }
     all.push(Request::ExchangeBind(menzil_core::ExchangeBind {
         destination: Name::from("fan"),
@@ -206,6 +352,23 @@ pub(crate) fn declarations() -> Vec<Request> {
         arguments: Table::empty(),
     }));
     all
+}
+
+fn bind(exchange: &'static str, key: &'static str, queue: QueueNumber) -> Request {
+    Request::QueueBind(QueueBind {
+        queue: Name::from(QUEUES[queue].name),
+        exchange: Name::from(exchange),
+        routing_key: Name::from(key),
+        nowait: false,
+        arguments: Table::empty(),
+    })
+}
+
+/// The queue whose dead letters come there.
+pub(crate) fn source_of(target: QueueNumber) -> Option<QueueNumber> {
+    QUEUES
+        .iter()
+        .position(|queue| queue.letters.contains(&target))
 }
 
 fn declare(queue: &QueueSpec) -> QueueDeclare {
@@ -222,6 +385,26 @@ fn declare(queue: &QueueSpec) -> QueueDeclare {
     }
     if queue.rejects {
         arguments = arguments.field("x-overflow", Value::LongString(b"reject-publish"));
+    }
+    if queue.dead_letters() {
+        arguments = arguments
+            .field(
+                "x-dead-letter-exchange",
+                Value::LongString(DEAD_LETTERS.as_bytes()),
+            )
+            .field(
+                "x-dead-letter-routing-key",
+                Value::LongString(queue.name.as_bytes()),
+            );
+    }
+    if queue.at_least_once {
+        arguments = arguments.field(
+            "x-dead-letter-strategy",
+            Value::LongString(b"at-least-once"),
+        );
+    }
+    if queue.priority_max > 0 {
+        arguments = arguments.field("x-max-priority", number(queue.priority_max.into()));
     }
     QueueDeclare {
         queue: Name::from(queue.name),

@@ -18,7 +18,8 @@ pub(crate) struct NodeLog<'a> {
     sabotage: Option<Sabotage>,
     /// Decides when the writer takes what is pending: between any two appends.
     prng: &'a mut Prng,
-    room_bytes: u64,
+    /// As in [`crate::node::NodeSettings`].
+    room_bytes: Option<u64>,
     /// It did.
     pub(crate) has_committed: bool,
     /// A fact held back by a planted bug.
@@ -29,7 +30,7 @@ impl<'a> NodeLog<'a> {
     pub(crate) fn new(
         journal: &'a Journal<SimDisk>,
         sabotage: Option<Sabotage>,
-        room_bytes: u64,
+        room_bytes: Option<u64>,
         prng: &'a mut Prng,
     ) -> Self {
         Self {
@@ -97,6 +98,9 @@ impl<'a> NodeLog<'a> {
                 // The names of several messages hang on their places in the group.
                 (publishes.len() < 2)
                     .then(|| others.into_iter().chain(publishes).cloned().collect())
+            }
+            (Some(bug), Fact::Group(facts)) if bug.is_of_letters() => {
+                letter(bug, facts).map(|facts| vec![Fact::Group(facts)])
             }
             (Some(Sabotage::OverflowLost), Fact::Group(facts)) => {
                 let kept: Vec<Fact> = facts.iter().filter(|f| !self.is_lost(f)).cloned().collect();
@@ -170,7 +174,7 @@ impl Log for NodeLog<'_> {
 
     fn has_room(&self, bytes: u64) -> bool {
         self.sabotage == Some(Sabotage::RoomIgnored)
-            || self.journal.has_room(self.room_bytes.max(bytes))
+            || (self.room_bytes).is_none_or(|room| self.journal.has_room(room.max(bytes)))
     }
 }
 
@@ -178,6 +182,32 @@ impl Drop for NodeLog<'_> {
     fn drop(&mut self) {
         self.let_go(None);
     }
+}
+
+/// The record of a dead letter as a planted bug writes it; `None` where it is none.
+fn letter(bug: Sabotage, facts: &[Fact]) -> Option<Vec<Fact>> {
+    let [
+        Fact::Published(published),
+        settled @ Fact::Settled { why, .. },
+    ] = facts
+    else {
+        return None;
+    };
+    let dies = [
+        Why::Expired,
+        Why::Rejected,
+        Why::Overflow,
+        Why::DeliveryLimit,
+    ];
+    if !dies.contains(why) {
+        return None;
+    }
+    let mut published = published.clone();
+    if bug == Sabotage::LetterKept {
+        return Some(vec![Fact::Published(published)]);
+    }
+    published.entries.clear();
+    Some(vec![Fact::Published(published), settled.clone()])
 }
 
 /// A publish whose body is in its own record.

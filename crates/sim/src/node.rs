@@ -22,8 +22,10 @@ pub(crate) struct NodeSettings {
     pub(crate) journal: Options,
     pub(crate) sabotage: Option<Sabotage>,
     pub(crate) seed: u64,
-    /// Room in the journal that a publish must find.
-    pub(crate) room_bytes: u64,
+    /// The later part of the catalogue is there.
+    pub(crate) later: bool,
+    /// Room in the journal that a publish must find; `None` where nobody asks.
+    pub(crate) room_bytes: Option<u64>,
 }
 
 /// Messages to read for a queue.

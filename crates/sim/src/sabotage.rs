@@ -41,13 +41,17 @@ pub enum Sabotage {
     FailedSyncIgnored,
     /// Publishes are taken though the disk has no room for them.
     RoomIgnored,
+    /// A dead letter is written without the leaving of its queue.
+    LetterKept,
+    /// A dead letter leaves its queue, and its places are not written.
+    LetterLost,
     /// What is evacuated is not synced before it counts.
     ColdUnsynced,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::SyncSkipped,
         Self::ConfirmEarly,
         Self::SettleBeforePublish,
@@ -67,7 +71,14 @@ impl Sabotage {
         Self::FailedSyncIgnored,
         Self::RoomIgnored,
         Self::ColdUnsynced,
+        Self::LetterKept,
+        Self::LetterLost,
     ];
+
+    /// Whether it is one of how dead letters are written.
+    pub(crate) fn is_of_letters(self) -> bool {
+        matches!(self, Self::LetterKept | Self::LetterLost)
+    }
 
     /// The bug of that name, as `Debug` writes it.
     pub fn from_name(name: &str) -> Option<Self> {

@@ -17,6 +17,8 @@ pub struct Settings {
     pub steps: u64,
     /// A bug that is planted.
     pub sabotage: Option<Sabotage>,
+    /// Queues and routes with dead letters and priorities take part.
+    pub later: bool,
     /// Lines of the trace to keep for a failure; 0 keeps none.
     pub trace_lines: usize,
 }
@@ -28,6 +30,7 @@ impl Settings {
             seed,
             steps,
             sabotage: None,
+            later: false,
             trace_lines: 40,
         }
     }
@@ -37,10 +40,18 @@ impl Settings {
         let sabotage = self
             .sabotage
             .map_or_else(String::new, |bug| format!(" --sabotage {bug:?}"));
+        let later = if self.later { " --later 1" } else { "" };
         format!(
-            "cargo run -p menzil-sim -- --seed {} --steps {}{sabotage}",
+            "cargo run -p menzil-sim -- --seed {} --steps {}{later}{sabotage}",
             self.seed, self.steps
         )
+    }
+
+    /// The same with dead letters and priorities.
+    #[must_use]
+    pub fn later(mut self) -> Self {
+        self.later = true;
+        self
     }
 
     /// The same with a bug planted.
@@ -62,6 +73,8 @@ pub(crate) struct Scenario {
     pub(crate) window: u64,
     pub(crate) transient_one_in: u64,
     pub(crate) purge_one_in: u64,
+    /// How much goes to queues of the later features.
+    pub(crate) later_percent: u64,
     pub(crate) close_channel_one_in: u64,
     pub(crate) clients: u64,
     /// How likely a fault is in a step: once in so many.
@@ -105,7 +118,7 @@ impl Scenario {
             ..Options::default()
         };
         // The largest message, in chunks, and what goes with it.
-        let room_bytes = 12_000;
+        let room_bytes = Some(12_000);
         Self {
             node: NodeSettings {
                 shard,
@@ -113,6 +126,7 @@ impl Scenario {
                 sabotage: settings.sabotage,
                 seed: settings.seed,
                 room_bytes,
+                later: settings.later,
             },
             chunk_bytes,
             speaks_amqp: !prng.one_in(3),
@@ -120,6 +134,11 @@ impl Scenario {
             window: prng.pick(&[1, 8, 30]),
             transient_one_in: prng.pick(&[2, 6, 20]),
             purge_one_in: prng.pick(&[8, 60]),
+            later_percent: if settings.later {
+                prng.pick(&[40, 90])
+            } else {
+                0
+            },
             close_channel_one_in: prng.pick(&[50, 300, 2000]),
             clients: 3 + prng.below(4),
             fault_one_in: prng.pick(&[200, 600, 1500]),

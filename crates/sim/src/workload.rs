@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use menzil_core::{Consume, ExchangeDeclare, Publish, QueueBind, QueueDeclare, Rejection, Request};
 use menzil_model::table::TableBuilder;
-use menzil_model::{DeliveryTag, Name, Table, Value};
+use menzil_model::{DeliveryTag, Name, Properties, Table, Value};
 
 use crate::body::{MessageNumber, body};
-use crate::catalogue::{QUEUES, ROUTES, Route, declarations};
+use crate::catalogue::{
+    PLAIN_QUEUES, PLAIN_ROUTES, QUEUES, QueueNumber, ROUTES, Route, declarations, queues,
+};
 use crate::channel::{Asked, Channel, Role, State};
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, Sent};
 use crate::prng::Prng;
 use crate::scenario::Scenario;
 use crate::speech::Say;
@@ -99,7 +101,7 @@ impl Workload<'_> {
 
     /// Declares what every run has; on a channel of the first client, before all else.
     pub(crate) fn declare_catalogue(&mut self, channel: &mut Channel) {
-        for request in declarations() {
+        for request in declarations(self.scenario.node.later) {
             let asked = match request {
                 Request::ExchangeDeclare(_) => Asked::ExchangeDeclare,
                 Request::QueueDeclare(_) => Asked::QueueDeclare,
@@ -121,25 +123,54 @@ impl Workload<'_> {
     }
 
     fn publish(&mut self, channel: &mut Channel) {
-        let route = self.prng.pick(&ROUTES);
+        let route = self.route();
         if self.prng.one_in(25) {
             return self.publish_unroutable(channel);
         }
         let persistent = !self.prng.one_in(self.scenario.transient_one_in);
         let length = self.length();
         let ttl_ms = self.prng.one_in(15).then_some(EXPIRATION_MS);
-        let number = self.oracle.sent(
-            (self.client, channel.number),
-            route.queues,
-            route.atomic,
+        let priority = if self.scenario.node.later {
+            self.prng.pick(&[0, 0, 1, 2, 5])
+        } else {
+            0
+        };
+        let sent = Sent {
+            group: (self.client, channel.number),
+            targets: route.queues,
+            atomic: route.atomic,
             persistent,
             length,
             ttl_ms,
-            matches!(channel.role, Role::Publisher | Role::Worker),
-        );
+            priority,
+            confirm: is_confirmed(channel),
+        };
+        let number = self.oracle.sent(&sent);
         let mandatory = self.prng.one_in(4);
-        let properties = properties(persistent, ttl_ms.is_some());
-        self.send(channel, route, number, length, properties, mandatory);
+        self.send(channel, route, number, &sent, mandatory);
+    }
+
+    fn is_later(&mut self) -> bool {
+        self.scenario.node.later && self.prng.below(100) < self.scenario.later_percent
+    }
+
+    /// One to the first queues, or to those of the later features.
+    fn route(&mut self) -> Route {
+        let routes = if self.is_later() {
+            &ROUTES[PLAIN_ROUTES..]
+        } else {
+            &ROUTES[..PLAIN_ROUTES]
+        };
+        self.prng.pick(routes)
+    }
+
+    /// One of the first queues, or of those of the later features.
+    fn queue(&mut self) -> QueueNumber {
+        if self.is_later() {
+            PLAIN_QUEUES + self.prng.index(QUEUES.len() - PLAIN_QUEUES)
+        } else {
+            self.prng.index(PLAIN_QUEUES)
+        }
     }
 
     fn publish_unroutable(&mut self, channel: &mut Channel) {
@@ -149,21 +180,19 @@ impl Workload<'_> {
             queues: &[],
             atomic: false,
         };
-        let length = self.length();
-        let confirm = matches!(channel.role, Role::Publisher | Role::Worker);
-        let group = (self.client, channel.number);
-        let number = self
-            .oracle
-            .sent(group, &[], false, true, length, None, confirm);
+        let sent = Sent {
+            group: (self.client, channel.number),
+            targets: &[],
+            atomic: false,
+            persistent: true,
+            length: self.length(),
+            ttl_ms: None,
+            priority: 0,
+            confirm: is_confirmed(channel),
+        };
+        let number = self.oracle.sent(&sent);
         let mandatory = number.is_multiple_of(2);
-        self.send(
-            channel,
-            route,
-            number,
-            length,
-            properties(true, false),
-            mandatory,
-        );
+        self.send(channel, route, number, &sent, mandatory);
     }
 
     fn length(&mut self) -> usize {
@@ -180,15 +209,14 @@ impl Workload<'_> {
         channel: &mut Channel,
         route: Route,
         number: MessageNumber,
-        length: usize,
-        properties: Bytes,
+        sent: &Sent,
         mandatory: bool,
     ) {
-        if matches!(channel.role, Role::Publisher | Role::Worker) {
+        if sent.confirm {
             channel.sequence += 1;
             channel.unconfirmed.insert(channel.sequence, number);
         }
-        let bytes = Bytes::from(body(number, length));
+        let bytes = Bytes::from(body(number, sent.length));
         let chunk = self.scenario.chunk_bytes;
         let parts = (0..bytes.len())
             .step_by(chunk)
@@ -198,7 +226,7 @@ impl Workload<'_> {
             exchange: Name::from(route.exchange),
             routing_key: Name::from(route.key),
             mandatory,
-            properties,
+            properties: properties(sent),
             body: parts,
         };
         self.tell(channel, Request::Publish(publish));
@@ -206,13 +234,13 @@ impl Workload<'_> {
 
     /// Consumes from every queue there is.
     pub(crate) fn consume_all(&mut self, channel: &mut Channel) {
-        for queue in 0..QUEUES.len() {
+        for queue in 0..queues(self.scenario.node.later).len() {
             self.consume_from(channel, queue);
         }
     }
 
     fn consume(&mut self, channel: &mut Channel) {
-        let queue = self.prng.index(QUEUES.len());
+        let queue = self.queue();
         self.consume_from(channel, queue);
     }
 
@@ -316,7 +344,7 @@ impl Workload<'_> {
         if channel.is_getting() {
             return;
         }
-        let queue = Name::from(QUEUES[self.prng.index(QUEUES.len())].name);
+        let queue = Name::from(QUEUES[self.queue()].name);
         if self.prng.one_in(self.scenario.purge_one_in) {
             let purge = Request::QueuePurge {
                 queue,
@@ -342,7 +370,7 @@ impl Workload<'_> {
             4 => self.settle(channel),
             5..=6 => {
                 channel.get_no_ack = false;
-                let queue = Name::from(QUEUES[self.prng.index(QUEUES.len())].name);
+                let queue = Name::from(QUEUES[self.queue()].name);
                 let get = Request::Get {
                     queue,
                     no_ack: false,
@@ -422,7 +450,7 @@ impl Workload<'_> {
                     exchange: Name::empty(),
                     routing_key: queue,
                     mandatory: false,
-                    properties: properties(true, false),
+                    properties: Bytes::from_static(&[0x10, 0, 2]),
                     body: vec![Bytes::from_static(b"chaos")],
                 };
                 self.tell(channel, Request::Publish(publish));
@@ -449,16 +477,23 @@ impl Workload<'_> {
     }
 }
 
-/// Property flags and list: delivery mode, and perhaps an expiration.
-fn properties(persistent: bool, expires: bool) -> Bytes {
-    let mode = if persistent { 2 } else { 1 };
-    if expires {
-        let mut bytes = vec![0x11, 0, mode, 3];
-        bytes.extend_from_slice(EXPIRATION_MS.to_string().as_bytes());
-        Bytes::from(bytes)
-    } else {
-        Bytes::from(vec![0x10, 0, mode])
-    }
+/// Whether publishes of the channel are answered.
+fn is_confirmed(channel: &Channel) -> bool {
+    matches!(channel.role, Role::Publisher | Role::Worker)
+}
+
+/// Property flags and list.
+fn properties(sent: &Sent) -> Bytes {
+    let expiration = sent.ttl_ms.map(|ttl| ttl.to_string());
+    let properties = Properties {
+        delivery_mode: Some(if sent.persistent { 2 } else { 1 }),
+        priority: (sent.priority > 0).then_some(sent.priority),
+        expiration: expiration.as_deref().map(str::as_bytes),
+        ..Properties::default()
+    };
+    let mut bytes = Vec::new();
+    properties.write(&mut bytes);
+    Bytes::from(bytes)
 }
 
 /// The expiration of those messages that have one.

@@ -85,6 +85,8 @@ pub(crate) struct World {
     fetches: u64,
     /// A write or sync is going to fail.
     pub(crate) is_doomed: bool,
+    /// Dead letters that the node said it could not store.
+    letters_refused: u64,
     /// The step at which a full disk has room again.
     pub(crate) full_until: Option<u64>,
 }
@@ -102,7 +104,7 @@ impl World {
         }
         Self {
             settings: settings.clone(),
-            oracle: Oracle::new(),
+            oracle: Oracle::new(settings.later),
             trace: Trace::new(settings.trace_lines),
             disk,
             node: None,
@@ -117,6 +119,7 @@ impl World {
             evacuated: 0,
             fetches: 0,
             is_doomed: false,
+            letters_refused: 0,
             full_until: None,
             scenario,
             prng,
@@ -168,7 +171,10 @@ impl World {
     /// Starts a node on the disk as it is.
     pub(crate) fn start(&mut self) {
         match Node::start(&self.disk, &self.scenario.node, self.now) {
-            Ok(node) => self.node = Some(node),
+            Ok(node) => {
+                self.node = Some(node);
+                self.letters_refused = 0;
+            }
             Err(why) => self.oracle.fail(format!("the node does not start: {why}")),
         }
     }
@@ -376,6 +382,7 @@ impl World {
             let what = "a record was released more often than it was needed";
             self.oracle.fail(what.to_owned());
         }
+        self.hear_of_letters();
         self.release();
         if is_split && self.step > 0 && self.prng.one_in(4) {
             self.imagine_crash();
@@ -504,7 +511,18 @@ impl World {
             &mut self.links,
             &mut self.trace,
         );
+        self.hear_of_letters();
         self.release();
+    }
+
+    /// A journal without room drops dead letters, and the node counts them. Any that were on
+    /// their way may be among them.
+    fn hear_of_letters(&mut self) {
+        let Some(node) = &self.node else { return };
+        let refused = node.shard.counters().dead_letters_refused;
+        if std::mem::replace(&mut self.letters_refused, refused) < refused {
+            self.oracle.letters_refused();
+        }
     }
 
     fn freeze(&mut self) {
@@ -630,6 +648,7 @@ impl World {
             }
             self.arrive();
             self.fetch();
+            self.expire();
             self.commit();
             self.drain();
             self.hear();
@@ -640,6 +659,7 @@ impl World {
     fn is_quiet(&self) -> bool {
         let Some(node) = &self.node else { return true };
         node.fetches.is_empty()
+            && node.shard.deadline().is_none_or(|at| at > self.now)
             && node.committed() == node.appended()
             && self
                 .links

@@ -41,6 +41,15 @@ fn seeds_33_to_48_hold() {
 }
 
 #[test]
+fn seeds_1_to_16_hold_with_dead_letters() {
+    let mut letters = 0;
+    for seed in 1..17 {
+        letters += holds(&Settings::new(seed, 1500).later()).tally.letters;
+    }
+    assert!(letters > 0, "no dead letter was put to the test");
+}
+
+#[test]
 fn a_long_run_holds() {
     seeds_hold(100..101, 8000);
 }

@@ -5,7 +5,16 @@ use menzil_sim::{Sabotage, Settings};
 
 /// The bug is caught by that seed, and says so.
 fn is_caught(bug: Sabotage, seed: u64, steps: u64, says: &str) {
-    let settings = Settings::new(seed, steps).with(bug);
+    catches(bug, &Settings::new(seed, steps), says);
+}
+
+/// The same, with dead letters and priorities.
+fn is_caught_later(bug: Sabotage, seed: u64, steps: u64, says: &str) {
+    catches(bug, &Settings::new(seed, steps).later(), says);
+}
+
+fn catches(bug: Sabotage, honest: &Settings, says: &str) {
+    let settings = honest.clone().with(bug);
     let Err(failure) = menzil_sim::run(&settings) else {
         panic!("{bug:?} is not caught\nrepeat: {}", settings.command());
     };
@@ -13,8 +22,7 @@ fn is_caught(bug: Sabotage, seed: u64, steps: u64, says: &str) {
         failure.what.contains(says),
         "{bug:?} shows otherwise: {failure}"
     );
-    let honest = Settings::new(seed, steps);
-    if let Err(failure) = menzil_sim::run(&honest) {
+    if let Err(failure) = menzil_sim::run(honest) {
         panic!("without a bug: {failure}\nrepeat: {}", honest.command());
     }
 }
@@ -56,12 +64,12 @@ fn a_lost_mark_of_deliveries_is_caught() {
 
 #[test]
 fn a_lost_overflow_is_caught() {
-    is_caught(Sabotage::OverflowLost, 36, 400, "length limit dropped");
+    is_caught_later(Sabotage::OverflowLost, 20, 400, "as its dead letter");
 }
 
 #[test]
 fn a_group_in_two_records_is_caught() {
-    is_caught(Sabotage::GroupSplit, 157, 400, "length limit dropped");
+    is_caught_later(Sabotage::GroupSplit, 6, 500, "lost");
 }
 
 #[test]
@@ -112,4 +120,14 @@ fn a_failed_sync_that_is_ignored_is_caught() {
 #[test]
 fn a_full_disk_that_is_ignored_is_caught() {
     is_caught(Sabotage::RoomIgnored, 141, 1000, "full disk");
+}
+
+#[test]
+fn a_dead_letter_that_stays_where_it_was_is_caught() {
+    is_caught_later(Sabotage::LetterKept, 4, 500, "doubled");
+}
+
+#[test]
+fn a_dead_letter_that_comes_nowhere_is_caught() {
+    is_caught_later(Sabotage::LetterLost, 12, 500, "lost");
 }

@@ -145,6 +145,36 @@ def test_a_delay_survives_a_crash_and_downtime_counts(connect, conn, channel, ma
     conn.call(channel, "queue.delete", queue=queue)
 
 
+def test_what_a_full_queue_refuses_when_due_comes_once_to_each_kill_or_not(connect, conn, channel, make, name, restart, until):
+    exchange, (everything,) = make("fanout", "")
+    full = name()
+    conn.call(channel, "queue.declare", queue=full, durable=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    conn.call(channel, "queue.bind", queue=full, exchange=exchange, routing_key="")
+    settled_publish(conn, channel, "", full, b"first", {"delivery_mode": 2})
+    large = bytes(range(256)) * 12_000  # in chunks
+    bodies = [b"1", large, b"3"]
+    for body in bodies:
+        assert send(conn, channel, exchange, "", body, 100).name == "basic.ack"
+    assert [take(conn, channel, everything, until).body for _ in bodies] == bodies
+    # Its confirm says that what was settled before it is on disk too.
+    settled_publish(conn, channel, "", everything, b"mark", {"delivery_mode": 2})
+    restart()
+    conn = connect()
+    channel = conn.channel()
+    conn.call(channel, "confirm.select")
+    assert take(conn, channel, full, until).body == b"first"
+    assert take(conn, channel, full, until).body == bodies[0]
+    settled_publish(conn, channel, "", everything, b"mark", {"delivery_mode": 2})
+    restart()
+    conn = connect()
+    channel = conn.channel()
+    assert [take(conn, channel, full, until).body for _ in bodies[1:]] == bodies[1:]
+    assert get_all(conn, channel, everything) == [b"mark", b"mark"], "none of them twice"
+    assert get_all(conn, channel, full) == []
+    for queue in (everything, full):
+        conn.call(channel, "queue.delete", queue=queue)
+
+
 @pytest.mark.parametrize("arguments, text", [
     ({}, "Invalid argument, 'x-delayed-type' must be an existing exchange type"),
     ({"x-delayed-type": 5}, "Invalid argument, 'x-delayed-type' must be an existing exchange type"),

@@ -395,6 +395,16 @@ impl Index {
         next.is_some_and(|item| item.sequence == sequence)
     }
 
+    /// Whether it is there, ready or out.
+    pub(crate) fn has(&self, sequence: Sequence) -> bool {
+        self.is_out(sequence) || self.has_ready(sequence)
+    }
+
+    /// Entries that are out, in no order.
+    pub(crate) fn all_out(&self) -> impl Iterator<Item = &Item> {
+        self.unsettled.iter().map(|held| &held.item)
+    }
+
     /// Ready entries behind a place, in order, but those that came back to it.
     pub(crate) fn ready_after(&self, place: Sequence) -> impl Iterator<Item = Item> {
         let first = self.pages.partition_point(|page| page.last <= place);
@@ -501,7 +511,7 @@ impl Index {
         true
     }
 
-    /// Ranges that cover every ready entry and nothing that is out with a consumer.
+    /// Ranges that cover every ready entry, and nothing that is out with a consumer or delayed.
     pub(crate) fn ready_ranges(&self) -> Ranges {
         let mut ranges = Ranges::new();
         let Some(head) = self.head() else {
@@ -511,7 +521,9 @@ impl Index {
         let Some(last) = self.last_in_order().max(returned) else {
             return ranges;
         };
-        let mut out: Vec<Sequence> = self.unsettled.iter().map(Held::sequence).collect();
+        let delayed = self.delayed.iter().flat_map(|delayed| delayed.iter());
+        let out = self.unsettled.iter().chain(delayed);
+        let mut out: Vec<Sequence> = out.map(Held::sequence).collect();
         out.retain(|sequence| (head.sequence..=last).contains(sequence));
         out.sort_unstable();
         let mut first = head.sequence.0;

@@ -10,6 +10,7 @@ mod line;
 mod mark;
 mod moved;
 mod order;
+mod overdue;
 mod page;
 mod settings;
 mod unsettled;
@@ -38,6 +39,7 @@ pub(crate) use item::Item;
 pub(crate) use key::key_of;
 pub(crate) use line::Line;
 pub(crate) use order::{Order, place_at, time_of};
+pub(crate) use overdue::Overdue;
 pub(crate) use page::{Form, Page};
 pub(crate) use settings::{
     Arguments, Asked, DeadLetters, DelayedRetry, Overflow, RetryKind, Settings, compared,
@@ -76,6 +78,8 @@ pub(crate) struct Queue {
     pub(crate) exclusive_consumer: bool,
     /// Entries on their way to the dead-letter exchange.
     pub(crate) dying: Option<Box<Dying>>,
+    /// Messages of a store of delays that a queue refused when they were due, out with nobody.
+    pub(crate) overdue: Option<Box<Overdue>>,
     /// What it remembers of messages, if it deduplicates and had some.
     pub(crate) windows: Option<Box<Windows>>,
     /// What a hidden queue of an exchange has besides.
@@ -162,6 +166,7 @@ impl Queue {
                 .map(|header| Box::new(Groups::new(header))),
             exclusive_consumer: false,
             dying: None,
+            overdue: None,
             unused_since: 0,
             timer: None,
             counters: QueueCounters::default(),
@@ -253,7 +258,7 @@ impl Queue {
     fn place_due(&self, due_at: u64, counter: u64) -> Sequence {
         let may_be_taken = counter > order::TIME_COUNTER_MASK;
         let mut places = order::places_due(due_at, counter);
-        let place = places.find(|place| !may_be_taken || !self.index.has_ready(*place));
+        let place = places.find(|place| !may_be_taken || !self.index.has(*place));
         place.unwrap_or_else(|| place_at(due_at))
     }
 
@@ -521,6 +526,7 @@ impl Queue {
             retry,
             self.ages_at(),
             self.due_at(),
+            self.overdue_at(),
             self.index.delayed_until(),
         ]
         .into_iter()

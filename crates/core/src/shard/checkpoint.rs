@@ -1,17 +1,19 @@
 //! A shard's whole durable state as facts, from which the same state is made again.
 //!
 //! It is frozen while the shard is held, which shares what is large and copies the little that
-//! changes all the time, and written out when it is not.
+//! changes all the time, and written out when it is not. Where there are many queues most of them
+//! are copied before, some at a time ([`Draft`]); those that change after that are copied again.
 
 use menzil_model::fact::{
     Binding, Destination, ExchangeDefinition, Packed, Packing, PolicyDefinition, QueueDefinition,
     Ranges, Returned, StoredEntry, Why,
 };
-use menzil_model::{ExchangeId, Fact, Name, QueueId, Sequence};
+use menzil_model::{ExchangeId, Fact, Map, Name, QueueId, Sequence, Set};
 
 use super::Shard;
 use crate::log::Log;
-use crate::queue::{Form, FrozenWindow, Item};
+use crate::queue::{Form, FrozenWindow, Item, Queue};
+use crate::topology::FrozenBindings;
 
 /// The durable state at one moment.
 #[derive(Debug)]
@@ -21,10 +23,17 @@ pub struct Frozen {
     next_queue: u64,
     policies: Vec<PolicyDefinition>,
     exchanges: Vec<ExchangeDefinition>,
-    queues: Vec<FrozenQueue>,
-    /// With their places among those between the same two.
-    bindings: Vec<(usize, Binding)>,
+    queues: Vec<Option<FrozenQueue>>,
+    bindings: FrozenBindings,
     page_entries: usize,
+}
+
+/// What has been copied for a checkpoint that is being made.
+#[derive(Debug, Default)]
+pub struct Draft {
+    /// By their places; `None` where there is no durable one.
+    queues: Vec<Option<FrozenQueue>>,
+    turns: usize,
 }
 
 #[derive(Debug)]
@@ -54,23 +63,46 @@ impl Frozen {
             sink(&Fact::PolicySet(policy));
         }
         self.exchanges.sort_unstable_by_key(|exchange| exchange.id);
-        for exchange in self.exchanges {
-            sink(&Fact::ExchangeDeclared(exchange));
+        for exchange in &self.exchanges {
+            sink(&Fact::ExchangeDeclared(exchange.clone()));
         }
-        self.queues
-            .sort_unstable_by_key(|queue| queue.definition.id);
-        for queue in self.queues {
+        let mut queues: Vec<_> = self.queues.into_iter().flatten().collect();
+        queues.sort_unstable_by_key(|queue| queue.definition.id);
+        let exchanges = self.exchanges.iter();
+        let exchanges: Map<_, _> = exchanges.map(|exchange| (exchange.id, exchange)).collect();
+        let ids: Set<_> = queues.iter().map(|queue| queue.definition.id).collect();
+        for queue in queues {
             queue.write(self.page_entries, sink);
         }
-        self.bindings
-            .sort_unstable_by(|a, b| order_of(a).cmp(&order_of(b)));
-        for (_, binding) in self.bindings {
-            sink(&Fact::Bound(binding));
+        let is_durable = |destination: &Destination| match destination {
+            Destination::Queue(id) => ids.contains(id),
+            Destination::Exchange(id) => exchanges.contains_key(id),
+        };
+        let mut bindings: Vec<_> = self.bindings.between(&exchanges, is_durable).collect();
+        bindings.sort_unstable_by(|a, b| order_of(a).cmp(&order_of(b)));
+        for (_, binding) in bindings {
+            sink(&Fact::Bound(binding.clone()));
         }
     }
 }
 
 impl FrozenQueue {
+    /// `None` of a queue that does not survive a restart.
+    fn of(queue: &Queue) -> Option<Self> {
+        let (pages, plain, packed_tail) = queue.index.freeze();
+        queue.definition.durable.then(|| Self {
+            definition: queue.definition.clone(),
+            next: Sequence(queue.next_sequence),
+            below: queue.mark.below().collect(),
+            pages,
+            plain,
+            packed_tail,
+            returned: queue.freeze_returned(),
+            dying: queue.freeze_dying(),
+            window: queue.freeze_window(),
+        })
+    }
+
     /// Declares the queue, if it is no store, and then says what is in it.
     fn write(self, page_entries: usize, sink: &mut dyn FnMut(&Fact)) {
         let queue = self.definition.id;
@@ -139,41 +171,58 @@ impl Shard {
     /// The durable state as it is now, at the last index the log gave out; call
     /// [`Shard::finish`] first.
     pub fn freeze(&self) -> Frozen {
-        let exchanges: Vec<ExchangeDefinition> = self
-            .topology
-            .exchanges()
-            .filter(|exchange| exchange.durable)
-            .cloned()
-            .collect();
-        let bindings = exchanges
-            .iter()
-            .flat_map(|exchange| self.topology.ranked_bindings_from(exchange.id))
-            .filter(|(_, binding)| self.is_durable_destination(&binding.destination))
-            .map(|(rank, binding)| (rank, binding.clone()))
-            .collect();
-        let durable = self.queues.values().filter(|q| q.definition.durable);
-        let queues = durable.map(|queue| {
-            let (pages, plain, packed_tail) = queue.index.freeze();
-            FrozenQueue {
-                definition: queue.definition.clone(),
-                next: Sequence(queue.next_sequence),
-                below: queue.mark.below().collect(),
-                pages,
-                plain,
-                packed_tail,
-                returned: queue.freeze_returned(),
-                dying: queue.freeze_dying(),
-                window: queue.freeze_window(),
+        self.frozen(self.queues.values().map(FrozenQueue::of).collect())
+    }
+
+    /// Begins a checkpoint: call [`Shard::copy_queues`] as long as it asks for it, with other work
+    /// between, then [`Shard::freeze_draft`].
+    pub fn draft(&mut self) -> Draft {
+        self.queues.watch();
+        Draft::default()
+    }
+
+    /// Copies some queues. True where it is worth while to copy more before all is frozen.
+    pub fn copy_queues(&mut self, draft: &mut Draft) -> bool {
+        for _ in 0..QUEUES_AT_ONCE {
+            if !self.copy_queue(draft) {
+                return false;
             }
-        });
+        }
+        draft.turns += 1;
+        // Queues may change as fast as they are copied.
+        let turns_max = 2 * self.queues.place_count() / QUEUES_AT_ONCE;
+        self.queues.uncopied_count() > QUEUES_AT_ONCE && draft.turns <= turns_max
+    }
+
+    fn copy_queue(&mut self, draft: &mut Draft) -> bool {
+        let Some((at, queue)) = self.queues.next_uncopied() else {
+            return false;
+        };
+        let copy = queue.and_then(FrozenQueue::of);
+        match draft.queues.get_mut(at) {
+            Some(place) => *place = copy,
+            None => draft.queues.push(copy),
+        }
+        true
+    }
+
+    /// As [`Shard::freeze`], with what the draft has; only what changed since is copied.
+    pub fn freeze_draft(&mut self, mut draft: Draft) -> Frozen {
+        while self.copy_queue(&mut draft) {}
+        self.queues.end_watch();
+        self.frozen(draft.queues)
+    }
+
+    fn frozen(&self, queues: Vec<Option<FrozenQueue>>) -> Frozen {
+        let exchanges = self.topology.exchanges();
         Frozen {
             name: self.name.clone(),
             next_exchange: self.next_exchange,
             next_queue: self.next_queue,
             policies: self.policies.all().cloned().collect(),
-            exchanges,
-            queues: queues.collect(),
-            bindings,
+            exchanges: exchanges.filter(|one| one.durable).cloned().collect(),
+            queues,
+            bindings: self.topology.freeze_bindings(),
             page_entries: self.settings.index_page_entries.max(1),
         }
     }
@@ -198,44 +247,39 @@ impl Shard {
         queues
     }
 
-    fn is_durable_destination(&self, destination: &Destination) -> bool {
-        match destination {
-            Destination::Queue(id) => self
-                .queues
-                .get(id)
-                .is_some_and(|queue| queue.definition.durable),
-            Destination::Exchange(id) => self
-                .topology
-                .exchange_by_id(*id)
-                .is_some_and(|exchange| exchange.durable),
+    /// About how many bytes a checkpoint takes, rather more than less.
+    pub fn checkpoint_bytes(&self) -> u64 {
+        let mut bytes = self.checkpoint_bytes_of_topology();
+        let mut from = 0;
+        while let Some(of_some) = self.checkpoint_bytes_of_queues(from) {
+            bytes += of_some;
+            from += QUEUES_LOOKED_AT;
         }
+        bytes
     }
 
-    /// About how many bytes a checkpoint takes, rather more than less; costs one look at each
-    /// queue.
-    pub fn checkpoint_bytes(&self) -> u64 {
-        let entries: u64 = self
-            .queues
-            .values()
-            .map(|queue| {
-                let seen = SEEN_BYTES * queue.keys_remembered();
-                queue.index.packed_bytes() + seen + DYING_BYTES * queue.dying_count()
-            })
-            .sum();
+    /// Of [`Shard::checkpoint_bytes`] the part of [`QUEUES_LOOKED_AT`] queues from a place on;
+    /// `None` past the last one.
+    pub fn checkpoint_bytes_of_queues(&self, from: usize) -> Option<u64> {
+        let some = self.queues.some(from, QUEUES_LOOKED_AT)?;
+        let bytes = some.map(|queue| {
+            let arguments = queue.definition.arguments.as_bytes().len() as u64;
+            let noted = SEEN_BYTES * queue.keys_remembered() + DYING_BYTES * queue.dying_count();
+            arguments + queue.index.packed_bytes() + noted
+        });
+        Some(bytes.sum())
+    }
+
+    /// Of [`Shard::checkpoint_bytes`] the part that looks at no queue.
+    pub fn checkpoint_bytes_of_topology(&self) -> u64 {
         let objects = self.queues.len() + self.topology.exchanges().count();
         let objects = objects as u64 + self.topology.binding_count() as u64;
-        let arguments: usize = self
-            .queues
-            .values()
-            .map(|queue| queue.definition.arguments.as_bytes().len())
-            .sum();
         let policies: usize = self
             .policies
             .all()
             .map(|policy| 320 + policy.pattern.len() + policy.definition.as_bytes().len())
             .sum();
-        let arguments = arguments as u64 + self.topology.arguments_bytes();
-        4096 + entries + 320 * objects + arguments + policies as u64
+        4096 + 320 * objects + self.topology.arguments_bytes() + policies as u64
     }
 
     /// Before a clean stop: writes how far deliveries really went, so that after the restart
@@ -255,6 +299,12 @@ impl Shard {
     }
 }
 
+/// Queues that are copied at once for a draft.
+const QUEUES_AT_ONCE: usize = 500;
+
+/// Queues that one step of [`Shard::checkpoint_bytes`] looks at.
+pub const QUEUES_LOOKED_AT: usize = 5000;
+
 /// Bytes of a key that a queue remembers.
 const SEEN_BYTES: u64 = 20;
 
@@ -262,7 +312,9 @@ const SEEN_BYTES: u64 = 20;
 const DYING_BYTES: u64 = 16;
 
 /// An order of bindings that does not depend on how they came about, unless that says something.
-fn order_of((rank, binding): &(usize, Binding)) -> (ExchangeId, Destination, usize, &[u8], &[u8]) {
+fn order_of<'a>(
+    (rank, binding): &(u64, &'a Binding),
+) -> (ExchangeId, Destination, u64, &'a [u8], &'a [u8]) {
     (
         binding.source,
         binding.destination,

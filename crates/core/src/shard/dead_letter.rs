@@ -42,6 +42,10 @@ const RETRY_AFTER: u64 = 1000;
 const REFUSED_MAX: usize = 4096;
 const REFUSED_BYTES_MAX: u64 = 64 << 20;
 
+/// Queues that are remembered because they refused another's: of more, the others try again
+/// by themselves.
+const WAITING_MAX: usize = 1024;
+
 /// The work that is left, and the room for it.
 #[derive(Debug, Default)]
 pub(super) struct Letters {
@@ -315,10 +319,16 @@ impl Shard {
         {
             self.settling.add_dying(id, sequence, reason.why());
         }
-        if let Some(by) = by.map(|by| (by, id))
-            && !self.letters.waiting.contains(&by)
-        {
-            self.letters.waiting.push(by);
+        if let Some(by) = by {
+            self.wait_for(by, id);
+        }
+    }
+
+    /// What a queue refused of another is tried again when it has room.
+    pub(super) fn wait_for(&mut self, by: QueueId, source: QueueId) {
+        let waiting = &self.letters.waiting;
+        if waiting.len() < WAITING_MAX && !waiting.contains(&(by, source)) {
+            self.letters.waiting.push((by, source));
         }
     }
 
@@ -340,11 +350,16 @@ impl Shard {
             !wakes
         });
         for source in woken {
-            let place = self.queues.place(&source);
-            if let Some(dying) = place.and_then(|place| self.dying_mut(source, place)) {
+            let Some(queue) = self.queues.get_mut(&source) else {
+                continue;
+            };
+            if let Some(dying) = queue.dying.as_deref_mut() {
                 dying.retry();
-                self.touch(source);
             }
+            if let Some(overdue) = queue.overdue.as_deref_mut() {
+                overdue.wake(id);
+            }
+            self.touch(source);
         }
     }
 
@@ -413,21 +428,25 @@ impl Shard {
                 let intake = self.intake(turn, &held, atomic, &mut pending);
                 (held, intake, pending)
             }
-            Address::Nowhere if is_strict => return Move::Refused(None),
+            Address::Nowhere | Address::Round if is_strict => return Move::Refused(None),
             Address::Nowhere | Address::Round => {
                 self.counters.dead_letters_dropped += 1;
                 self.record_lazy(turn.log, settled, is_durable);
                 return Move::Done;
             }
         };
-        if let Some(by) = intake.refused_by {
+        if intake.is_disk_full {
+            // It has its place on the disk where it is, and keeps it until there is another.
+            return Move::Refused(None);
+        }
+        if let Some(by) = intake.refused_by.last().copied() {
             if waits {
                 return Move::Refused(Some(by));
             }
             self.counters.dead_letters_refused += 1;
         }
         self.refuse_letters(&intake.dead_letters, &held.message, None);
-        let settled = Some((settled, is_durable));
+        let settled = (vec![settled], is_durable);
         self.enter_letter(turn, id, held.message, intake, &pending, settled);
         Move::Done
     }
@@ -545,11 +564,12 @@ impl Shard {
         let mut pending = Pending::default();
         self.make_room(turn, &held.targets);
         let intake = self.intake(turn, &held, atomic, &mut pending);
-        if intake.refused_by.is_some() {
+        if !intake.refused_by.is_empty() {
             self.counters.dead_letters_refused += 1;
         }
         self.refuse_letters(&intake.dead_letters, &held.message, refused.verdict);
-        self.enter_letter(turn, id, held.message, intake, &pending, None)
+        let nothing = (Vec::new(), false);
+        self.enter_letter(turn, id, held.message, intake, &pending, nothing)
     }
 
     /// The letter enters the queues that take it.
@@ -560,7 +580,7 @@ impl Shard {
         letter: Arc<Message>,
         intake: Intake,
         pending: &Pending,
-        also: Option<(Fact, bool)>,
+        also: (Vec<Fact>, bool),
     ) -> u64 {
         if !intake.entries.is_empty() {
             self.counters.dead_lettered += 1;

@@ -6,7 +6,7 @@ use menzil_model::fact::{Destination, ExchangeDefinition, PolicyDefinition};
 use menzil_model::{ExchangeId, Map, Name, QueueId, Table};
 
 use super::Shard;
-use super::exchange::{binding_between, check_new_exchange, check_same_exchange};
+use super::exchange::{binding_between, check_new_exchange, check_same_exchange, definition_of};
 use super::queue::{check_new_queue, check_same_queue, new_definition};
 use crate::command::{ExchangeBind, ExchangeDeclare, QueueBind, QueueDeclare};
 use crate::effect::Effects;
@@ -226,15 +226,8 @@ impl Shard {
             return check_same_exchange(current, declare);
         }
         let kind = check_new_exchange(declare)?;
-        planned.declare_exchange(ExchangeDefinition {
-            id: ExchangeId(number as u64),
-            name: declare.exchange.clone(),
-            kind,
-            durable: declare.durable,
-            auto_delete: declare.auto_delete,
-            internal: declare.internal,
-            arguments: declare.arguments.clone(),
-        });
+        let id = ExchangeId(number as u64);
+        planned.declare_exchange(definition_of(id, kind, declare));
         Ok(())
     }
 

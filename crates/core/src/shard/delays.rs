@@ -1,38 +1,19 @@
 //! Messages that wait in an exchange until they are due.
 //!
-//! They are entries of the exchange's store of delays, where a place tells when. What is due
-//! soon is read from the journal; when the time has come it goes the way that a publish would
-//! go now, and leaves the store, in one record. Work is bounded: what one turn does not come to
-//! stays due, and [`Shard::deadline`] says so.
+//! They are entries of the exchange's store of delays, where a place tells when. How they go on is
+//! in `due`.
 
 use std::sync::Arc;
 
-use menzil_model::fact::{ExchangeDefinition, Origin, Range, Ranges, Why};
-use menzil_model::{Fact, Message, Name, Properties, QueueId, Sequence, StorePurpose};
+use menzil_model::fact::{Entries, ExchangeDefinition, Origin, Why};
+use menzil_model::{Name, QueueId, Sequence, StorePurpose};
 
 use super::Shard;
-use super::publish::Pending;
-use crate::channel::HeldPublish;
-use crate::death::Notes;
-use crate::delay::arrived;
+use super::due::settled;
 use crate::effect::Effects;
 use crate::log::Log;
-use crate::queue::{Body, Item, Order, Queue, parse_expiration, place_at, time_of};
-use crate::topology::RoutingKeys;
+use crate::queue::{Item, Order, Queue, time_of};
 use crate::turn::Turn;
-
-/// Messages that one turn sends on, and bytes of them.
-const SENT_AT_ONCE: usize = 512;
-const SENT_BYTES_AT_ONCE: u64 = 4 << 20;
-
-/// How long before it is due a message is read, in milliseconds.
-pub(crate) const READ_AHEAD: u64 = 1000;
-
-/// How long a message stays for which the disk has no room, in milliseconds.
-const RETRY_AFTER: u64 = 1000;
-
-/// Delayed messages that found no queue and are remembered.
-const STRAYS_MAX: usize = 128;
 
 /// A message that waits in an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +24,8 @@ pub struct Delay {
     pub due_at: u64,
     /// Bytes of its body.
     pub body_bytes: u64,
+    /// It is due, and a queue refused it: it is tried again.
+    pub refused: bool,
     /// Where the message is; index 0 where the journal does not have it.
     pub origin: Origin,
 }
@@ -54,6 +37,8 @@ pub struct DelaySummary {
     pub exchange: Name,
     /// How many.
     pub count: u64,
+    /// Of these, how many are due and wait for a queue that refused them.
+    pub refused: u64,
     /// Bytes of their bodies.
     pub body_bytes: u64,
     /// When the first of them is due, in milliseconds since 1970.
@@ -81,22 +66,6 @@ impl Queue {
     pub(crate) fn delays(&self) -> bool {
         self.order == Order::Due
     }
-
-    /// When something is to be done for the first message of a store of delays: it is read
-    /// before it is sent on.
-    pub(crate) fn due_at(&self) -> Option<u64> {
-        if !self.delays() {
-            return None;
-        }
-        let (head, body) = self.index.next()?;
-        let due_at = time_of(head.sequence);
-        let at = match body {
-            Body::Here => due_at,
-            Body::Away => due_at.saturating_sub(READ_AHEAD),
-            Body::Asked => return None,
-        };
-        Some(at.max(self.unused_since))
-    }
 }
 
 impl Shard {
@@ -110,155 +79,15 @@ impl Shard {
         }
     }
 
-    /// Sends on what is due in a store, and asks for what is due soon.
-    pub(super) fn send_due(&mut self, turn: &mut Turn<'_>, id: QueueId) {
-        let mut bytes = 0;
-        for _ in 0..SENT_AT_ONCE {
-            let Some(queue) = self.queues.get(&id) else {
-                return;
-            };
-            let Some((item, body)) = queue.index.next() else {
-                return;
-            };
-            if queue.unused_since > turn.now {
-                return;
-            }
-            let (item, due_at) = (*item, time_of(item.sequence));
-            match body {
-                Body::Asked => return,
-                Body::Away => {
-                    if due_at <= turn.now.saturating_add(READ_AHEAD) {
-                        self.ask(turn, id);
-                    }
-                    return;
-                }
-                Body::Here => {}
-            }
-            if queue.index.runs_low() {
-                self.ask(turn, id);
-            }
-            let content = self.queues.get(&id).and_then(|queue| queue.index.content());
-            let Some(message) = content.filter(|_| due_at <= turn.now).cloned() else {
-                return;
-            };
-            bytes += message.total_bytes();
-            if bytes > SENT_BYTES_AT_ONCE && bytes > message.total_bytes() {
-                return;
-            }
-            if !self.send_on(turn, id, item, &message) {
-                if let Some(queue) = self.queues.get_mut(&id) {
-                    queue.unused_since = turn.now + RETRY_AFTER;
-                }
-                return;
-            }
+    /// Counts the entries that wait in an exchange.
+    pub(super) fn count_delayed(&mut self, entries: &Entries) {
+        for entry in entries.iter().filter(|entry| entry.queue.is_store()) {
+            let delays = self.queues.get(&entry.queue).is_some_and(Queue::delays);
+            self.counters.delayed += u64::from(delays);
         }
     }
 
-    /// Sends one message on. False where the disk has no room for it.
-    fn send_on(
-        &mut self,
-        turn: &mut Turn<'_>,
-        id: QueueId,
-        item: Item,
-        message: &Arc<Message>,
-    ) -> bool {
-        let Some(held) = self.held_when_due(id, message) else {
-            self.drop_stray(turn, id, item, message);
-            return true;
-        };
-        if held.persistent && !turn.log.has_room(message.total_bytes()) {
-            return false;
-        }
-        let mut pending = Pending::default();
-        self.make_room(turn, &held.targets);
-        let intake = self.intake(turn, &held, false, &mut pending);
-        if intake.refused_by.is_some() {
-            // Its publisher has its confirm, and nobody else is there to be told.
-            self.counters.refused += 1;
-            self.note_stray(id, item, message, true);
-        }
-        self.counters.routed += u64::from(intake.reaches_a_queue());
-        self.counters.undelayed += 1;
-        self.refuse_letters(&intake.dead_letters, &held.message, None);
-        pending.chunks = item.extent.chunks;
-        let settled = settled(id, item.sequence, Why::Acknowledged);
-        if intake.entries.is_empty() {
-            self.count_duplicates(&intake.duplicates);
-            self.record_lazy(turn.log, settled, item.durable);
-        } else {
-            let also = Some((settled, item.durable));
-            self.enter_queues(turn, held.message, intake, &pending, also);
-        }
-        true
-    }
-
-    /// The message as it goes on, and where to; `None` where no queue and no store takes it.
-    fn held_when_due(&mut self, id: QueueId, message: &Message) -> Option<HeldPublish> {
-        let (exchange, _) = id.store()?;
-        let rewritten = arrived(message.properties());
-        let properties = rewritten.as_deref();
-        let properties = properties.unwrap_or_else(|| message.properties());
-        let properties = Properties::parse(properties).ok()?;
-        let keys = RoutingKeys::new(message.routing_key(), &properties).ok()?;
-        let keys = keys.and(Notes::of(message).keys());
-        let mut targets = std::mem::take(&mut self.targets);
-        let _routed = self
-            .topology
-            .route(exchange, &keys, &properties, &mut targets);
-        let queues = [targets.queues(), targets.stores()].concat();
-        self.targets = targets;
-        if queues.is_empty() {
-            return None;
-        }
-        let ttl = properties.expiration.map(parse_expiration).transpose();
-        // A publish that waited comes to its queues for the first time, a dead letter does not.
-        let is_moved = Notes::of(message).is_letter();
-        let message = match &rewritten {
-            Some(properties) => Message::new(
-                &Name::cut(message.exchange()),
-                &Name::cut(message.routing_key()),
-                properties,
-                message.body_parts().collect(),
-                self.settings.chunk_bytes,
-            )
-            .with_notes(message.notes()),
-            None => message.clone(),
-        };
-        Some(HeldPublish {
-            message: Arc::new(message),
-            persistent: properties.is_persistent(),
-            ttl: ttl.unwrap_or_default(),
-            priority: properties.priority.unwrap_or_default(),
-            targets: queues,
-            unroutable: false,
-            delay: 0,
-            is_moved,
-            replies: Vec::new(),
-        })
-    }
-
-    /// No queue takes it, now that it is due: counted, and remembered for who looks.
-    fn drop_stray(&mut self, turn: &mut Turn<'_>, id: QueueId, item: Item, message: &Message) {
-        self.counters.undelayed += 1;
-        self.counters.unroutable_delayed += 1;
-        self.note_stray(id, item, message, false);
-        let settled = settled(id, item.sequence, Why::Acknowledged);
-        self.record_lazy(turn.log, settled, item.durable);
-    }
-
-    fn note_stray(&mut self, id: QueueId, item: Item, message: &Message, refused: bool) {
-        if self.strays.len() < STRAYS_MAX {
-            self.strays.push(Stray {
-                exchange: self.exchange_of_store(id),
-                routing_key: Name::cut(message.routing_key()),
-                due_at: time_of(item.sequence),
-                body_bytes: item.extent.body_bytes,
-                refused,
-            });
-        }
-    }
-
-    fn exchange_of_store(&self, id: QueueId) -> Name {
+    pub(super) fn exchange_of_store(&self, id: QueueId) -> Name {
         let queue = self.queues.get(&id);
         queue.map_or_else(Name::empty, |queue| queue.definition.name.clone())
     }
@@ -275,9 +104,10 @@ impl Shard {
         let mut all: Vec<_> = stores
             .map(|queue| DelaySummary {
                 exchange: queue.definition.name.clone(),
-                count: queue.index.ready_count(),
-                body_bytes: queue.index.ready_bytes(),
-                next_due_at: queue.index.head().map(|head| time_of(head.sequence)),
+                count: queue.index.len(),
+                refused: queue.index.unsettled_count(),
+                body_bytes: queue.index.ready_bytes() + bytes_out(queue),
+                next_due_at: next_due_at(queue),
             })
             .collect();
         all.sort_unstable_by(|a, b| a.exchange.cmp(&b.exchange));
@@ -299,14 +129,21 @@ impl Shard {
         count: usize,
     ) -> Option<Vec<Delay>> {
         let (_, queue) = self.store_of_delays(exchange)?;
-        let entries = queue.index.ready_after(after).take(count);
-        let delays = entries.map(|item| Delay {
+        let delay = |item: &Item, refused| Delay {
             id: item.sequence,
             due_at: time_of(item.sequence),
             body_bytes: item.extent.body_bytes,
+            refused,
             origin: item.origin,
-        });
-        Some(delays.collect())
+        };
+        let out = queue.index.all_out();
+        let out = out.filter(|item| item.sequence > after);
+        let mut delays: Vec<Delay> = out.map(|item| delay(item, true)).collect();
+        let ready = queue.index.ready_after(after).take(count);
+        delays.extend(ready.map(|item| delay(&item, false)));
+        delays.sort_unstable_by_key(|delay| delay.id);
+        delays.truncate(count);
+        Some(delays)
     }
 
     /// Takes a message back that waits in an exchange. False where there is none of that number.
@@ -322,7 +159,7 @@ impl Shard {
         let Some((id, queue)) = self.store_of_delays(exchange) else {
             return false;
         };
-        if !queue.index.has_ready(number) {
+        if !queue.index.has(number) {
             return false;
         }
         let durable = queue.is_durable();
@@ -335,19 +172,13 @@ impl Shard {
     }
 }
 
-fn settled(queue: QueueId, sequence: Sequence, why: Why) -> Fact {
-    let range = Range {
-        first: sequence,
-        last: sequence,
-    };
-    Fact::Settled {
-        queue,
-        ranges: Ranges::from_slice(&[range]),
-        why,
-    }
+fn bytes_out(queue: &Queue) -> u64 {
+    let out = queue.index.all_out();
+    out.map(|item| item.extent.body_bytes).sum()
 }
 
-/// The first place that is not read ahead of its time.
-pub(super) fn read_up_to(now: u64) -> Sequence {
-    place_at(now.saturating_add(READ_AHEAD + 1))
+fn next_due_at(queue: &Queue) -> Option<u64> {
+    let out = queue.index.all_out().map(|item| item.sequence);
+    let head = queue.index.head().map(|item| item.sequence);
+    out.chain(head).min().map(time_of)
 }

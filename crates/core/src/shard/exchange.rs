@@ -123,15 +123,7 @@ impl Shard {
         declare: &ExchangeDeclare,
     ) -> Result<(), Refusal> {
         let kind = check_new_exchange(declare)?;
-        let definition = ExchangeDefinition {
-            id: ExchangeId(self.next_exchange),
-            name: declare.exchange.clone(),
-            kind,
-            durable: declare.durable,
-            auto_delete: declare.auto_delete,
-            internal: declare.internal,
-            arguments: declare.arguments.clone(),
-        };
+        let definition = definition_of(ExchangeId(self.next_exchange), kind, declare);
         ensure_room(turn, declare.durable, &declare.arguments)?;
         self.record(turn, Fact::ExchangeDeclared(definition), declare.durable);
         Ok(())
@@ -336,6 +328,23 @@ pub(super) enum Gone {
     Queue(QueueId),
     /// An exchange.
     Exchange(ExchangeId),
+}
+
+/// The exchange that is asked for.
+pub(super) fn definition_of(
+    id: ExchangeId,
+    kind: ExchangeKind,
+    declare: &ExchangeDeclare,
+) -> ExchangeDefinition {
+    ExchangeDefinition {
+        id,
+        name: declare.exchange.clone(),
+        kind,
+        durable: declare.durable,
+        auto_delete: declare.auto_delete,
+        internal: declare.internal,
+        arguments: declare.arguments.clone(),
+    }
 }
 
 /// The binding that is asked for, and whether it is durable.

@@ -6,7 +6,7 @@ use menzil_model::fact::{Range, Ranges, Why};
 use menzil_model::{Fact, Message, QueueId, Sequence, StorePurpose};
 
 use super::Shard;
-use super::delays::read_up_to;
+use super::due::read_up_to;
 use crate::effect::{Effect, Wanted};
 use crate::queue::{Body, RunMax};
 use crate::slots::Place;
@@ -84,6 +84,9 @@ impl Shard {
             return;
         };
         queue.index.answered();
+        if let Some(overdue) = queue.overdue.as_deref_mut() {
+            overdue.read_came();
+        }
         let mut damaged = Vec::new();
         for (sequence, message) in messages {
             let is_lost = message.is_none();

@@ -1,5 +1,6 @@
 //! What comes back to a queue over its length limit: the oldest go before anybody gets one, some
-//! in each turn. What a publish brings is looked at where it enters.
+//! in each turn. What is past its time is in the way of nothing and goes first. What a publish
+//! brings is looked at where it enters.
 
 use std::collections::BTreeSet;
 
@@ -52,6 +53,7 @@ impl Shard {
         if !self.over.has(id) {
             return true;
         }
+        self.expire_now(turn, id);
         let Some(queue) = self.queues.at(place, id) else {
             return true;
         };

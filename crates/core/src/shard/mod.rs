@@ -15,6 +15,7 @@ mod deduplicate;
 mod define;
 mod delays;
 mod deliver;
+mod due;
 mod effective;
 mod exchange;
 mod expire;
@@ -62,7 +63,7 @@ use crate::topology::{Targets, Topology};
 use crate::turn::Turn;
 use crate::ways::Ways;
 
-pub use checkpoint::Frozen;
+pub use checkpoint::{Draft, Frozen, QUEUES_LOOKED_AT};
 pub use define::{Definition, Definitions};
 pub use delays::{Delay, DelaySummary, Stray};
 pub use effective::{Effective, Setting, SettingOrigin, SettingValue};
@@ -282,20 +283,33 @@ impl Shard {
         effects: &mut dyn Effects,
     ) {
         let mut turn = Turn { now, log, effects };
-        let place = self.channel_place(channel);
-        match place.and_then(|place| Some((place, self.channels.at(place, channel)?))) {
+        if let Some(place) = self.channel_place(channel)
+            && !self.pass_again(&mut turn, (channel, place), publish)
+        {
+            self.publish_anew(&mut turn, (channel, place), publish);
+        }
+        self.settle_down(&mut turn);
+    }
+
+    /// What is not like the publish before it.
+    #[inline(never)]
+    fn publish_anew(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (key, place): (ChannelKey, Place),
+        publish: &PublishRef<'_>,
+    ) {
+        match self.channels.at(place, key) {
             None => {}
-            Some((_, open)) if open.parked.is_some() => {
-                let request = Request::Publish(publish.to_owned());
-                self.request(&mut turn, channel, request);
+            Some(open) if open.parked.is_some() => {
+                self.request(turn, key, Request::Publish(publish.to_owned()));
             }
-            Some((place, _)) => {
-                if let Err(refusal) = self.publish(&mut turn, (channel, place), publish) {
-                    self.refuse(&mut turn, channel, refusal, PUBLISH);
+            Some(_) => {
+                if let Err(refusal) = self.publish(turn, (key, place), publish) {
+                    self.refuse(turn, key, refusal, PUBLISH);
                 }
             }
         }
-        self.settle_down(&mut turn);
     }
 
     /// Whether [`Shard::foresee`] is of use: where so many ways are taken in turn that no cache
@@ -381,8 +395,8 @@ impl Shard {
     ) -> Result<(), Refusal> {
         match request {
             Request::Publish(publish) => match self.channel_place(key) {
-                Some(place) => self.publish(turn, (key, place), &publish.borrowed()),
                 None => Ok(()),
+                Some(place) => self.publish(turn, (key, place), &publish.borrowed()),
             },
             Request::Ack {
                 delivery_tag,

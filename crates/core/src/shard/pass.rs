@@ -12,7 +12,8 @@ use menzil_model::{DeliveryTag, Message, QueueId, Sequence};
 
 use super::Shard;
 use super::deliver::Takers;
-use crate::command::{Body, PublishRef};
+use crate::channel::Mode;
+use crate::command::{Body, ChannelKey, PublishRef};
 use crate::consumer::Taker;
 use crate::deliveries::Delivery;
 use crate::effect::{Carried, DELIVERY_OVERHEAD_BYTES, Delivering};
@@ -23,9 +24,10 @@ use crate::spare::Spare;
 use crate::turn::Turn;
 
 /// A publish on its way to its queues.
-pub(super) struct Passage<'a> {
+struct Passage<'a> {
     publish: &'a PublishRef<'a>,
     route: &'a Route,
+    body: &'a [u8],
     extent: Extent,
     /// Where it is written; index 0 where it is not.
     origin: Origin,
@@ -33,15 +35,32 @@ pub(super) struct Passage<'a> {
     message: Option<Arc<Message>>,
 }
 
-impl Passage<'_> {
-    /// The index that its confirm waits for.
-    pub(super) fn index(&self) -> u64 {
-        self.origin.index
+impl<'a> Passage<'a> {
+    /// `None` where the body is not in one piece, or too large for one record.
+    #[inline]
+    fn of(publish: &'a PublishRef<'a>, route: &'a Route, chunk_bytes: usize) -> Option<Self> {
+        let body = match publish.body {
+            Body::Whole(body) if body.len() <= chunk_bytes => body,
+            Body::Whole(_) | Body::Parts(_) => return None,
+        };
+        let extent = Extent {
+            body_bytes: body.len() as u64,
+            total_bytes: publish.total_bytes(),
+            chunks: Chunks::default(),
+        };
+        Some(Self {
+            publish,
+            route,
+            body,
+            extent,
+            origin: Origin::default(),
+            message: None,
+        })
     }
 
     fn message(&mut self, spare: &mut Spare) -> Arc<Message> {
         // Where only one can want it, a second hold on it would be let go for nothing.
-        if self.route.queues.len() == 1 {
+        if self.route.targets.len() == 1 {
             return spare.message(self.publish);
         }
         let made = || spare.message(self.publish);
@@ -64,71 +83,127 @@ impl Passage<'_> {
 }
 
 impl Shard {
-    /// Writes the message, if a queue is to have it in the journal. `None` where it cannot go
-    /// this way, and nothing has happened.
-    pub(super) fn depart<'a>(
+    /// Lets a publish whose way is known, from the last one of its channel or from one to the
+    /// same place, go there, if that is the usual way. False where it has to go another, and
+    /// nothing has happened.
+    #[inline]
+    pub(super) fn pass_again(
         &mut self,
         turn: &mut Turn<'_>,
-        publish: &'a PublishRef<'a>,
-        route: &'a Route,
-        is_confirmed: bool,
-    ) -> Option<Passage<'a>> {
-        let body = match publish.body {
-            Body::Whole(body) if body.len() <= self.settings.chunk_bytes => body,
-            Body::Whole(_) | Body::Parts(_) => return None,
+        (key, place): (ChannelKey, Place),
+        publish: &PublishRef<'_>,
+    ) -> bool {
+        let generation = self.topology.generation();
+        let Some(open) = self.channels.at_mut(place, key) else {
+            return false;
         };
-        if !route.is_unlimited || route.stripped.is_some() {
-            return None;
+        let confirm = match &open.mode {
+            Mode::Plain => None,
+            Mode::Confirm { last } => Some(last + 1),
+            Mode::Transaction(_) => return false,
+        };
+        if open.parked.is_some() {
+            return false;
         }
-        let extent = Extent {
-            body_bytes: body.len() as u64,
-            total_bytes: publish.total_bytes(),
-            chunks: Chunks::default(),
+        let Some(last) = &mut open.route else {
+            return false;
         };
-        let mut passage = Passage {
-            publish,
-            route,
-            extent,
-            origin: Origin::default(),
-            message: None,
-        };
-        if route.is_durable {
-            if !turn.log.has_room(extent.total_bytes) {
-                return None;
+        if !last.is_for(generation, publish) {
+            if !last.is_plain || !last.has_properties_of(publish) {
+                return false;
             }
-            let targets = Self::targets(route);
-            let entries: Entries = targets
-                .filter_map(|target| self.entry_for(turn, target, route))
-                .collect();
-            let published = PublishedRef {
-                exchange: publish.exchange,
-                routing_key: publish.routing_key,
-                properties: publish.properties,
-                body,
-                extent,
-                entries: &entries,
+            let place = (publish.exchange, publish.routing_key);
+            let Some(way) = self.ways.find(generation, place) else {
+                return false;
             };
-            let references = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-            if is_confirmed {
-                // Its confirm is to say that what was settled before it is on disk too.
-                self.settling.write(turn.log);
-            } else {
-                self.settling.write_asked(turn.log);
-            }
-            passage.origin.index = turn.log.append_published(&published, references);
+            self.next_route += 1;
+            last.restart(self.next_route, generation, publish);
+            last.take(way);
+            last.complete();
         }
-        Some(passage)
+        if !last.is_usual {
+            return false;
+        }
+        let Some(route) = open.route.take() else {
+            return false;
+        };
+        let has_passed = self.pass(turn, key, publish, &route, confirm);
+        self.counters.published += u64::from(has_passed);
+        if let Some(open) = self.channels.at_mut(place, key) {
+            open.route = Some(route);
+            if let Mode::Confirm { last } = &mut open.mode {
+                *last += u64::from(has_passed);
+            }
+        }
+        has_passed
     }
 
-    /// Hands the message to its queues.
-    pub(super) fn arrive(&mut self, turn: &mut Turn<'_>, mut passage: Passage<'_>) {
-        self.counters.routed += u64::from(!passage.route.is_unroutable());
-        for target in Self::targets(passage.route) {
-            if !self.hand_over(turn, &mut passage, target)
-                && let Some(entry) = self.entry_for(turn, target, passage.route)
-            {
-                self.enter(&mut passage, target, &entry);
-            }
+    /// Lets a message that is to be stored as it came go to queues that cannot refuse it; false
+    /// where they have to be asked, and nothing has happened.
+    #[inline]
+    pub(super) fn pass(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        publish: &PublishRef<'_>,
+        route: &Route,
+        confirm: Option<u64>,
+    ) -> bool {
+        let Some(mut passage) = Passage::of(publish, route, self.settings.chunk_bytes) else {
+            return false;
+        };
+        if route.is_durable && !self.depart(turn, &mut passage, confirm.is_some()) {
+            return false;
+        }
+        self.confirm(turn, key, confirm, passage.origin.index, true);
+        self.counters.routed += u64::from(!route.is_unroutable());
+        for target in &route.targets {
+            self.bring(turn, &mut passage, *target);
+        }
+        true
+    }
+
+    /// Writes the message to the journal. False where there is no room for it.
+    fn depart(
+        &mut self,
+        turn: &mut Turn<'_>,
+        passage: &mut Passage<'_>,
+        is_confirmed: bool,
+    ) -> bool {
+        if !turn.log.has_room(passage.extent.total_bytes) {
+            return false;
+        }
+        let (publish, route) = (passage.publish, passage.route);
+        let targets = route.targets.iter();
+        let entries: Entries = targets
+            .filter_map(|target| self.entry_for(turn, *target, route))
+            .collect();
+        let published = PublishedRef {
+            exchange: publish.exchange,
+            routing_key: publish.routing_key,
+            properties: publish.properties,
+            body: passage.body,
+            extent: passage.extent,
+            entries: &entries,
+        };
+        let references = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+        if is_confirmed {
+            // Its confirm is to say that what was settled before it is on disk too.
+            self.settling.write(turn.log);
+        } else {
+            self.settling.write_asked(turn.log);
+        }
+        passage.origin.index = turn.log.append_published(&published, references);
+        true
+    }
+
+    /// Hands the message to one of its queues.
+    #[inline]
+    fn bring(&mut self, turn: &mut Turn<'_>, passage: &mut Passage<'_>, target: (QueueId, Place)) {
+        if !self.hand_over(turn, passage, target)
+            && let Some(entry) = self.entry_for(turn, target, passage.route)
+        {
+            self.enter(passage, target, &entry);
         }
     }
 
@@ -153,7 +228,9 @@ impl Shard {
             let message = passage.message(&mut self.spare);
             self.arrived.push((id, item, message));
         }
-        if had_ready && entry.expires_at.is_none() && !id.is_store() {
+        // One of a higher priority may go ahead of those that are being read.
+        let is_behind = had_ready && queue.settings.priority_max == 0;
+        if is_behind && entry.expires_at.is_none() && !id.is_store() {
             // Whoever could take one would have taken the one before it.
             if item.is_stored() {
                 self.note_content(id, place);

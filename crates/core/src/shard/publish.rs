@@ -70,10 +70,12 @@ pub(super) struct Intake {
     pub(super) entries: Entries,
     /// What it is known by in those of them that deduplicate.
     pub(super) keys: Option<Box<Keys>>,
-    /// A queue that refused it.
-    pub(super) refused_by: Option<QueueId>,
+    /// The queues that refused it.
+    pub(super) refused_by: Vec<QueueId>,
     /// Those of them that want it dead-lettered.
     pub(super) dead_letters: Vec<QueueId>,
+    /// The disk has no room for it, which is no queue's verdict.
+    pub(super) is_disk_full: bool,
     /// Those that have it already.
     pub(super) duplicates: Duplicates,
 }
@@ -118,7 +120,7 @@ impl Shard {
             Mode::Plain | Mode::Transaction(_) => None,
         };
         let transactional = matches!(channel.mode, Mode::Transaction(_));
-        if !transactional && route.is_usual() && self.pass(turn, key, publish, route, confirm) {
+        if !transactional && route.is_usual && self.pass(turn, key, publish, route, confirm) {
             return Ok(());
         }
         let changed;
@@ -144,15 +146,16 @@ impl Shard {
             turn.send(key, 0, Output::Return { message });
         }
         let is_held = transactional && (publish.mandatory || !unroutable);
-        if route.queues.is_empty() && !is_held {
+        if route.targets.is_empty() && !is_held {
             self.counters.routed += u64::from(is_answered);
             self.confirm(turn, key, confirm, 0, true);
             return Ok(());
         }
-        if !transactional && self.pass(turn, key, kept, route, confirm) {
+        let is_alike = route.is_unlimited && route.stripped.is_none();
+        if !transactional && is_alike && self.pass(turn, key, kept, route, confirm) {
             return Ok(());
         }
-        let message = if unroutable && route.queues.is_empty() {
+        let message = if unroutable && route.targets.is_empty() {
             publish.message(self.settings.chunk_bytes)
         } else {
             self.message_of(kept, route)
@@ -163,7 +166,7 @@ impl Shard {
             persistent: route.persistent,
             ttl: route.ttl,
             priority: route.priority,
-            targets: route.queues.clone(),
+            targets: route.queues().collect(),
             replies: route.replies.clone(),
             unroutable: unroutable && publish.mandatory,
             delay: route.delay,
@@ -175,34 +178,17 @@ impl Shard {
         let mut pending = Pending::default();
         let intake = self.intake(turn, &held, route.atomic, &mut pending);
         self.counters.routed += u64::from(intake.reaches_a_queue());
-        if intake.refused_by.is_none() {
-            let index = self.enter_queues(turn, held.message, intake, &pending, None);
+        let nothing = (Vec::new(), false);
+        if intake.refused_by.is_empty() {
+            let index = self.enter_queues(turn, held.message, intake, &pending, nothing);
             self.confirm(turn, key, confirm, index, true);
             return Ok(());
         }
         self.counters.refused += 1;
         let (by, message) = (intake.dead_letters.clone(), Arc::clone(&held.message));
-        let index = self.enter_queues(turn, held.message, intake, &pending, None);
+        let index = self.enter_queues(turn, held.message, intake, &pending, nothing);
         self.refuse_publish(turn, (key, confirm), index, (&by, &message));
         Ok(())
-    }
-
-    /// Lets the message go the usual way; false where it cannot, and nothing has happened.
-    #[inline]
-    fn pass(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: ChannelKey,
-        publish: &PublishRef<'_>,
-        route: &Route,
-        confirm: Option<u64>,
-    ) -> bool {
-        let Some(passage) = self.depart(turn, publish, route, confirm.is_some()) else {
-            return false;
-        };
-        self.confirm(turn, key, confirm, passage.index(), true);
-        self.arrive(turn, passage);
-        true
     }
 
     /// The message as queues hold it.
@@ -216,6 +202,7 @@ impl Shard {
         }
     }
 
+    #[inline]
     pub(super) fn confirm(
         &mut self,
         turn: &mut Turn<'_>,
@@ -250,7 +237,7 @@ impl Shard {
             let Some(queue) = self.queues.get(id) else {
                 // Routed there before the commit, and deleted since: not lost in silence.
                 if !id.is_store() {
-                    intake.refused_by = Some(*id);
+                    intake.refused_by.push(*id);
                 }
                 continue;
             };
@@ -266,8 +253,10 @@ impl Shard {
             }
             let overflow = queue.settings.overflow;
             let is_full = overflow != Overflow::DropHead && self.is_full(*id, pending, body_bytes);
-            if is_full || (durable && !turn.log.has_room(bytes)) {
-                intake.refused_by = Some(*id);
+            let is_disk_full = !is_full && durable && !turn.log.has_room(bytes);
+            if is_full || is_disk_full {
+                intake.is_disk_full |= is_disk_full;
+                intake.refused_by.push(*id);
                 if is_full && overflow == Overflow::RejectPublishDeadLetter {
                     intake.dead_letters.push(*id);
                 }
@@ -292,7 +281,6 @@ impl Shard {
                 expires_at: queue.expires_at(turn.now, ttl),
                 durable,
             });
-            self.counters.delayed += u64::from(queue.delays());
             if let Some(key) = key {
                 keys.push((*id, key));
                 if pending.is_transaction {
@@ -300,7 +288,7 @@ impl Shard {
                 }
             }
         }
-        if intake.refused_by.is_some() && atomic {
+        if !intake.refused_by.is_empty() && atomic {
             entries.clear();
             keys.clear();
         }
@@ -339,25 +327,21 @@ impl Shard {
         message: Arc<Message>,
         intake: Intake,
         pending: &Pending,
-        also: Option<(Fact, bool)>,
+        (also, is_also_durable): (Vec<Fact>, bool),
     ) -> u64 {
         self.count_duplicates(&intake.duplicates);
         let (entries, keys) = (intake.entries, intake.keys);
         let after = intake.duplicates.after;
         if entries.is_empty() {
-            if let Some((fact, is_durable)) = also {
-                self.record_lazy(turn.log, fact, is_durable);
-            }
-            return after;
+            return self.record_also(turn, also, is_also_durable).max(after);
         }
         for entry in &entries {
             self.touch(entry.queue);
         }
+        self.count_delayed(&entries);
         let durable = entries.iter().any(|entry| entry.durable);
-        let moved = also
-            .as_ref()
-            .map(|(left, _)| (entries.clone(), self.came_after(left)));
-        let mut dropped: Vec<(Fact, bool)> = Vec::from_iter(also);
+        let moved = (!also.is_empty()).then(|| (entries.clone(), self.came_after(&also)));
+        let mut dropped: Vec<(Fact, bool)> = Vec::new();
         for queue in pending.queues() {
             if let Some((ranges, is_durable)) = self.overflow(queue, pending, DROPPED_AT_ONCE) {
                 let fact = Fact::Settled {
@@ -369,23 +353,21 @@ impl Shard {
             }
         }
         let references = if durable { entries.len() } else { 0 };
-        let extent = if pending.chunks.count > 0 && references > 0 {
-            share_chunks(turn, &message, pending.chunks, references)
-        } else {
-            write_chunks(turn, &message, references)
-        };
+        let extent = extent_of(turn, &message, pending.chunks, references);
         let published = Fact::Published(Published {
             message: Some(message),
             extent,
             entries,
             keys,
         });
-        if dropped.is_empty() {
+        if dropped.is_empty() && also.is_empty() {
             return self.record(turn, published, durable).max(after);
         }
         if !durable {
             self.record(turn, published, false);
-            let mut last = 0;
+            // Deliveries wait for it.
+            let mut last =
+                together(also).map_or(0, |fact| self.record(turn, fact, is_also_durable));
             for (fact, is_durable) in dropped {
                 last = self.record(turn, fact, is_durable).max(last);
             }
@@ -393,20 +375,23 @@ impl Shard {
             return after;
         }
         let mut group = vec![published];
+        group.extend(also);
         group.extend(dropped.into_iter().map(|(fact, _)| fact));
         let index = self.record(turn, Fact::Group(group), true);
         self.note_moved(moved, index);
         index
     }
 
-    /// The index that what this fact takes out of its queue waits for where the journal does not
-    /// have it: it may have been moved there before.
-    fn came_after(&self, left: &Fact) -> u64 {
-        let Fact::Settled { queue, .. } = left else {
-            return 0;
-        };
-        let queue = self.queues.get(queue);
-        queue.map_or(0, |queue| queue.moved.transient())
+    /// The index that what these facts take out of its queue waits for where the journal does
+    /// not have it: it may have been moved there before.
+    fn came_after(&self, facts: &[Fact]) -> u64 {
+        let earlier = facts.iter().filter_map(|fact| {
+            let Fact::Settled { queue, .. } = fact else {
+                return None;
+            };
+            Some(self.queues.get(queue)?.moved.transient())
+        });
+        earlier.max().unwrap_or_default()
     }
 
     /// Entries came by a move, which is in that record, if it is in one.
@@ -417,6 +402,21 @@ impl Shard {
         for entry in entries {
             if let Some(queue) = self.queues.get_mut(&entry.queue) {
                 queue.moved.note(entry.durable, index.max(earlier));
+            }
+        }
+    }
+
+    /// Records facts together. One alone is a settle, which nobody waits for.
+    fn record_also(&mut self, turn: &mut Turn<'_>, mut facts: Vec<Fact>, durable: bool) -> u64 {
+        match facts.pop() {
+            None => 0,
+            Some(fact) if facts.is_empty() => {
+                self.record_lazy(turn.log, fact, durable);
+                0
+            }
+            Some(last) => {
+                facts.push(last);
+                self.record(turn, Fact::Group(facts), durable)
             }
         }
     }
@@ -506,6 +506,14 @@ impl Shard {
     }
 }
 
+/// One fact of several that happen together.
+fn together(mut facts: Vec<Fact>) -> Option<Fact> {
+    match facts.len() {
+        0 | 1 => facts.pop(),
+        2.. => Some(Fact::Group(facts)),
+    }
+}
+
 /// Writes the chunks of a large body that `references` entries will need, and tells where they
 /// are. None is written where no entry is durable.
 pub(super) fn write_chunks(turn: &mut Turn<'_>, message: &Message, references: usize) -> Extent {
@@ -527,6 +535,21 @@ pub(super) fn write_chunks(turn: &mut Turn<'_>, message: &Message, references: u
         body_bytes: message.body_bytes(),
         total_bytes: message.total_bytes(),
         chunks: written,
+    }
+}
+
+/// What the record of a message says of its size: `chunks` are those that earlier records hold
+/// of its large body, if they do.
+pub(super) fn extent_of(
+    turn: &mut Turn<'_>,
+    message: &Message,
+    chunks: Chunks,
+    references: usize,
+) -> Extent {
+    if chunks.count > 0 && references > 0 {
+        share_chunks(turn, message, chunks, references)
+    } else {
+        write_chunks(turn, message, references)
     }
 }
 

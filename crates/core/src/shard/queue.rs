@@ -64,19 +64,33 @@ impl Shard {
         } else {
             self.declare_actively(turn, key, declare)?
         };
-        if let Some(channel) = self.channels.get_mut(&key) {
-            channel.last_queue = Some(name.clone());
-        }
-        let Some(queue) = self.queues.get(&id) else {
-            return Ok(());
-        };
-        let reply = Reply::QueueDeclareOk {
-            queue: name,
-            message_count: count(queue.index.ready_count()),
-            consumer_count: count(queue.line.count() as u64),
-        };
-        turn.reply(key, nowait, self.topology_index, reply);
+        let counts = self.queues.get(&id).map(|queue| {
+            let consumers = queue.line.count() as u64;
+            (count(queue.index.ready_count()), count(consumers))
+        });
+        self.answer_declare(turn, key, nowait, (name, counts));
         Ok(())
+    }
+
+    /// The channel has declared that queue, with so many messages and consumers.
+    fn answer_declare(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: ChannelKey,
+        nowait: bool,
+        (queue, counts): (Name, Option<(u32, u32)>),
+    ) {
+        if let Some(channel) = self.channels.get_mut(&key) {
+            channel.last_queue = Some(queue.clone());
+        }
+        if let Some((message_count, consumer_count)) = counts {
+            let reply = Reply::QueueDeclareOk {
+                queue,
+                message_count,
+                consumer_count,
+            };
+            turn.reply(key, nowait, self.topology_index, reply);
+        }
     }
 
     /// Tells whether somebody wants replies under that name. No queue is ever made of it.
@@ -90,15 +104,7 @@ impl Shard {
         if name.as_bytes() != DIRECT_REPLY_TO && !self.wants_replies(&name) {
             return Err(Refusal::NotFound(Object::Queue(name)));
         }
-        if let Some(channel) = self.channels.get_mut(&key) {
-            channel.last_queue = Some(name.clone());
-        }
-        let reply = Reply::QueueDeclareOk {
-            queue: name,
-            message_count: 0,
-            consumer_count: 1,
-        };
-        turn.reply(key, nowait, self.topology_index, reply);
+        self.answer_declare(turn, key, nowait, (name, Some((0, 1))));
         Ok(())
     }
 

@@ -75,8 +75,12 @@ impl Shard {
         if let Some(queue) = self.queues.at_mut(place, id)
             && queue.index.has_delayed()
         {
+            let before = queue.index.ready_count();
             queue.end_delays(now, READY_AT_ONCE);
-            self.note_over(id, place);
+            // What came otherwise goes to who waits for it before a limit is looked at.
+            if queue.index.ready_count() > before {
+                self.note_over(id, place);
+            }
         }
     }
 }

@@ -28,10 +28,10 @@ impl Shard {
         };
         self.next_route += 1;
         let knows_properties = route.restart(self.next_route, generation, publish);
-        if knows_properties && route.is_plain && self.find_way(publish, &mut route) {
-            return Ok(route);
+        if !(knows_properties && route.is_plain && self.find_way(publish, &mut route)) {
+            self.find_route(key, publish, &mut route)?;
         }
-        self.find_route(key, publish, &mut route)?;
+        route.complete();
         Ok(route)
     }
 
@@ -94,7 +94,7 @@ impl Shard {
         route.is_unlimited = known.is_unlimited;
         route.is_durable = known.is_durable && route.persistent;
         route.has_terms = known.has_terms || route.ttl.is_some();
-        match (grounds, route.queues.as_slice()) {
+        match (grounds, route.targets.as_slice()) {
             (Grounds::Chance, _) => route.holds_once(),
             (Grounds::Keys, [_]) if route.is_plain && route.stores == 0 => {
                 let key = (publish.exchange, publish.routing_key);
@@ -120,8 +120,8 @@ impl Shard {
         } else {
             topology.route(exchange, keys, properties, targets)
         };
-        route.queues.extend_from_slice(targets.queues());
-        route.queues.extend_from_slice(targets.stores());
+        let found = targets.queues().iter().chain(targets.stores());
+        (route.targets).extend(found.map(|queue| (*queue, Place::default())));
         route.stores = targets.stores().len();
         let grounds = targets.grounds();
         if targets.delays().is_empty() {
@@ -136,7 +136,7 @@ impl Shard {
         if is_nowhere {
             return Grounds::Chance;
         }
-        route.queues.extend_from_slice(&delays);
+        (route.targets).extend(delays.iter().map(|queue| (*queue, Place::default())));
         // It depends on `mandatory`, which a route does not know.
         Grounds::Chance
     }
@@ -152,10 +152,10 @@ impl Shard {
             has_terms: false,
             atomic: route.atomic,
         };
-        for id in &route.queues {
+        for (id, at) in &mut route.targets {
             let place = self.queues.place(id);
-            (known.queue, known.place) = (*id, place.unwrap_or_default());
-            route.places.push(known.place);
+            *at = place.unwrap_or_default();
+            (known.queue, known.place) = (*id, *at);
             let Some(queue) = place.and_then(|place| self.queues.at(place, *id)) else {
                 known.is_unlimited = false;
                 continue;
@@ -183,12 +183,6 @@ impl Shard {
             }),
             _ => Ok(()),
         }
-    }
-
-    /// The places of a route with their queues.
-    pub(super) fn targets(route: &Route) -> impl Iterator<Item = (QueueId, Place)> + '_ {
-        let places = route.places.iter().copied();
-        route.queues.iter().copied().zip(places)
     }
 }
 

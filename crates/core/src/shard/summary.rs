@@ -164,6 +164,7 @@ impl Shard {
         let unsettled: u64 = self
             .queues
             .values()
+            .filter(|queue| !queue.delays())
             .map(|q| q.index.unsettled_count() - q.dying_count())
             .sum();
         assert_eq!(out.len() as u64, unsettled, "entries are out on no channel");

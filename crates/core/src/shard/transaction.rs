@@ -76,7 +76,7 @@ impl Shard {
         let mut intakes = Vec::new();
         for held in &transaction.publishes {
             let intake = self.intake(turn, held, false, &mut pending);
-            if intake.refused_by.is_some() {
+            if !intake.refused_by.is_empty() {
                 self.counters.refused += 1;
                 self.restore_settles(key, &transaction);
                 return Err(Refusal::TransactionRefused);
@@ -132,6 +132,7 @@ impl Shard {
             for entry in &entries {
                 self.touch(entry.queue);
             }
+            self.count_delayed(&entries);
             let keep = entries.iter().any(|entry| entry.durable);
             let references = if keep { entries.len() } else { 0 };
             let extent = write_chunks(turn, &held.message, references);

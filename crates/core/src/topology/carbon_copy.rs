@@ -1,11 +1,12 @@
 //! Sender-selected distribution: the headers `CC` and `BCC` add routing keys to a message.
 
 use menzil_model::table::Fields;
-use menzil_model::wire::{Reader, Writer};
+use menzil_model::wire::Writer;
 use menzil_model::{Properties, Value};
 use smallvec::SmallVec;
 
 use super::term::Term;
+use crate::headers::rewrite_headers;
 use crate::refusal::Refusal;
 
 /// The routing key of a message with those of its `CC` and `BCC` headers, which unlike it may
@@ -74,63 +75,21 @@ impl<'a> RoutingKeys<'a> {
 pub fn strip_bcc(properties: &[u8]) -> Option<Vec<u8>> {
     let headers = Properties::parse(properties).ok()?.headers?;
     Fields::of(headers).find(|(name, _)| *name == BCC)?;
-    edit_headers(properties, |headers, out| {
-        let mut fields = Fields::of(headers);
-        let mut rest = headers;
-        while let Some((name, _)) = fields.next() {
-            let length = rest.len() - fields.rest().len();
-            let (field, behind) = rest.split_at_checked(length).unwrap_or_default();
-            rest = behind;
-            if name != BCC {
-                out.put(field);
-            }
+    rewrite_headers(properties, |name, field, out| {
+        if name != BCC {
+            out.put(field);
         }
     })
 }
 
-/// The properties with other headers, everything else byte for byte; `None` where there are no
-/// headers.
-pub(crate) fn edit_headers(
-    properties: &[u8],
-    write: impl FnOnce(&[u8], &mut Vec<u8>),
-) -> Option<Vec<u8>> {
-    let headers = Properties::parse(properties).ok()?.headers?;
-    let start = headers_start(properties)?;
-    let mut out = Vec::with_capacity(properties.len());
-    out.put(properties.get(..start)?);
-    out.put_u32(0);
-    write(headers, &mut out);
-    let content_start = start + LENGTH_BYTES;
-    let length = u32::try_from(out.len() - content_start).ok()?;
-    out.get_mut(start..content_start)?
-        .copy_from_slice(&length.to_be_bytes());
-    out.put(properties.get(content_start + headers.len()..)?);
-    Some(out)
-}
-
-/// Where the length of the headers table stands: after the flags and the two properties that
-/// come first (AMQP 0-9-1 §4.2.6.1).
-fn headers_start(properties: &[u8]) -> Option<usize> {
-    let mut reader = Reader::new(properties);
-    let flags = reader.u16().ok()?;
-    for flag in [CONTENT_TYPE, CONTENT_ENCODING] {
-        if flags & flag != 0 {
-            reader.short_string().ok()?;
-        }
-    }
-    Some(properties.len() - reader.rest().len())
-}
-
 const CC: &[u8] = b"CC";
 pub(super) const BCC: &[u8] = b"BCC";
-const CONTENT_TYPE: u16 = 1 << 15;
-const CONTENT_ENCODING: u16 = 1 << 14;
-const LENGTH_BYTES: usize = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use menzil_model::table::{read_value, write_value};
+    use menzil_model::wire::Reader;
     use menzil_model::{Table, TableBuilder};
     use proptest::prelude::*;
 

@@ -76,6 +76,23 @@ pub(crate) struct Scratch {
     pub(crate) single: single::Scratch,
 }
 
+/// Whether the order of the bindings to one destination says something: of those the first
+/// counts.
+pub(crate) fn is_ordered(definition: &ExchangeDefinition) -> bool {
+    match definition.routes_as() {
+        ExchangeKind::ConsistentHash
+        | ExchangeKind::ModulusHash
+        | ExchangeKind::Random
+        | ExchangeKind::LocalRandom => true,
+        ExchangeKind::Direct
+        | ExchangeKind::Delayed
+        | ExchangeKind::Fanout
+        | ExchangeKind::RecentHistory
+        | ExchangeKind::Topic
+        | ExchangeKind::Headers => false,
+    }
+}
+
 impl Index {
     /// The empty index of an exchange; the one without a name is the default exchange.
     pub(crate) fn new(definition: &ExchangeDefinition) -> Self {
@@ -190,18 +207,6 @@ impl Index {
                 let chosen = single.choose(keys, properties, living, &mut scratch.single);
                 chosen.into_iter().for_each(found);
             }
-        }
-    }
-
-    /// The place of a binding among those to the same destination, where it says something.
-    pub(crate) fn rank(&self, number: usize, point: usize) -> usize {
-        match self {
-            Self::Single(single) => single.rank(number, point),
-            Self::Default
-            | Self::Direct(_)
-            | Self::Fanout(_)
-            | Self::Topic(_)
-            | Self::Headers(_) => 0,
         }
     }
 

@@ -65,7 +65,8 @@ impl Topology {
     }
 
     fn check_record(&self, number: usize, record: &Record) {
-        assert_eq!(self.binding_numbers.get(&record.binding), Some(&number));
+        let found = self.binding_numbers.find(&self.bindings, &record.binding);
+        assert_eq!(found, Some(number));
         let source = self.points.get(record.source);
         let target = self.points.get(record.target);
         let (Some(source), Some(target)) = (source, target) else {

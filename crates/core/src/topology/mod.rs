@@ -21,9 +21,11 @@ mod headers;
 mod index;
 mod invariants;
 mod marks;
+mod numbers;
 mod placement;
 mod point;
 mod removal;
+mod shared;
 mod single;
 mod slab;
 mod subset;
@@ -36,7 +38,6 @@ mod weight;
 mod tests;
 
 pub(crate) use canonical::{Side, put_canonical};
-pub(crate) use carbon_copy::edit_headers;
 pub use carbon_copy::{RoutingKeys, strip_bcc};
 pub use criteria::{check_binding, check_exchange};
 pub(crate) use term::Term;
@@ -48,9 +49,11 @@ use menzil_model::table::write_value;
 use menzil_model::wire::Writer;
 use menzil_model::{ExchangeId, Map, Name, QueueId, Table};
 
-use self::index::End;
+use self::index::{End, is_ordered};
+use self::numbers::Numbers;
 use self::point::{Exchange, Point, Role};
 use self::removal::Removal;
+use self::shared::{Shared, SharedItems};
 use self::slab::Slab;
 
 /// See the module.
@@ -60,8 +63,8 @@ pub struct Topology {
     numbers: Map<Destination, usize>,
     exchange_names: Map<Name, usize>,
     queue_names: Map<Name, usize>,
-    bindings: Slab<Record>,
-    binding_numbers: Map<Binding, usize>,
+    bindings: Shared<Record>,
+    binding_numbers: Numbers,
     /// Of all bindings' arguments.
     arguments_bytes: u64,
     /// Changes that may have changed a way.
@@ -69,6 +72,26 @@ pub struct Topology {
     /// Bindings there ever were.
     ages: u64,
     removal: Removal,
+}
+
+/// All bindings at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct FrozenBindings(SharedItems<Record>);
+
+impl FrozenBindings {
+    /// Those between `sources` and destinations that are `wanted`, with ranks as of
+    /// [`Topology::ranked_bindings_from`].
+    pub(crate) fn between<'a>(
+        &'a self,
+        sources: &'a Map<ExchangeId, &ExchangeDefinition>,
+        is_wanted: impl Fn(&Destination) -> bool + 'a,
+    ) -> impl Iterator<Item = (u64, &'a Binding)> {
+        self.0.iter().filter_map(move |record| {
+            let source = sources.get(&record.binding.source)?;
+            let rank = if is_ordered(source) { record.age } else { 0 };
+            is_wanted(&record.binding.destination).then_some((rank, &record.binding))
+        })
+    }
 }
 
 /// A binding and where it stands.
@@ -225,7 +248,7 @@ impl Topology {
     /// it. Whether they suit the exchange is [`check_binding`]'s question.
     pub fn bind(&mut self, binding: Binding) -> bool {
         let binding = normal(binding);
-        match self.binding_numbers.get(&binding).copied() {
+        match self.binding_numbers.find(&self.bindings, &binding) {
             Some(number) if self.is_dead(number) => self.remove_binding(number),
             Some(_) => return false,
             None => {}
@@ -234,8 +257,9 @@ impl Topology {
         self.arguments_bytes += binding.arguments.as_bytes().len() as u64;
         let source = self.number_of(Destination::Exchange(binding.source));
         let target = self.number_of(binding.destination);
+        let hashed = binding.clone();
         let number = self.bindings.insert(Record {
-            binding: binding.clone(),
+            binding,
             source,
             target,
             outgoing: 0,
@@ -244,7 +268,7 @@ impl Topology {
             age: self.ages,
         });
         self.ages += 1;
-        self.binding_numbers.insert(binding, number);
+        self.binding_numbers.insert(&hashed, number);
         if let (Some(point), Some(record)) =
             (self.points.get_mut(source), self.bindings.get_mut(number))
         {
@@ -270,8 +294,9 @@ impl Topology {
 
     /// The number of that binding, if it is there and both its ends are.
     fn number_of_binding(&self, binding: &Binding) -> Option<usize> {
-        let number = self.binding_numbers.get(&normal(binding.clone()))?;
-        Some(*number).filter(|number| !self.is_dead(*number))
+        let binding = normal(binding.clone());
+        let number = self.binding_numbers.find(&self.bindings, &binding)?;
+        Some(number).filter(|number| !self.is_dead(*number))
     }
 
     /// Whether that binding is there.
@@ -295,21 +320,24 @@ impl Topology {
         self.count_from(id) > 0
     }
 
-    /// The bindings that begin at the exchange, each with its place among those to the same
-    /// destination: where that says something, it is the order in which they are to be bound
-    /// again.
-    pub fn ranked_bindings_from(&self, id: ExchangeId) -> impl Iterator<Item = (usize, &Binding)> {
+    /// The bindings that begin at the exchange, each with its rank. Where the order of those to
+    /// the same destination says something, that of their ranks is the one in which they are to
+    /// be bound again.
+    pub fn ranked_bindings_from(&self, id: ExchangeId) -> impl Iterator<Item = (u64, &Binding)> {
         let point = self.point(Destination::Exchange(id));
-        let pairs = point.into_iter().flat_map(|point| {
-            let exchange = point.exchange();
-            (point.outgoing.iter()).map(move |number| (exchange, number))
-        });
-        pairs.filter_map(|(exchange, number)| {
-            let binding = self.binding(number)?;
-            let point = self.bindings.get(number)?.target;
-            let rank = exchange.map_or(0, |exchange| exchange.index.rank(number, point));
-            Some((rank, binding))
+        let exchange = point.and_then(Point::exchange);
+        let is_ordered = exchange.is_some_and(|exchange| is_ordered(&exchange.definition));
+        let numbers = point.into_iter().flat_map(|point| point.outgoing.iter());
+        numbers.filter_map(move |number| {
+            let record = self.bindings.get(number)?;
+            self.binding(number)?;
+            Some((if is_ordered { record.age } else { 0 }, &record.binding))
         })
+    }
+
+    /// Every binding as it is now, for who looks at them later.
+    pub(crate) fn freeze_bindings(&self) -> FrozenBindings {
+        FrozenBindings(self.bindings.share())
     }
 
     /// How many bindings there are, those that wait for a point to be declared included.

@@ -7,14 +7,28 @@
 
 use std::collections::VecDeque;
 
-use menzil_model::fact::Destination;
+use menzil_model::fact::{Binding, Destination};
 
 use super::Topology;
 use super::index::Living;
 use super::point::{Point, Role};
 
-/// Bindings that are cleared away at once; few in tests, so that much is seen half done.
-const BINDINGS_AT_ONCE: usize = if cfg!(test) { 3 } else { 500 };
+/// What clearing away may cost at once, as [`cost_of`] counts it; little in tests, so that much
+/// is seen half done.
+const COST_AT_ONCE: usize = if cfg!(test) { 3 } else { 500 };
+
+/// What it takes to clear a binding away, in about a microsecond and a half: bindings with long
+/// patterns or many arguments stand in an index at many places, one for each word or argument.
+fn cost_of(binding: &Binding) -> usize {
+    let (key, arguments) = (binding.key.as_bytes(), binding.arguments.as_bytes());
+    1 + (key.len() + arguments.len()) / BYTES_FOR_ONE
+}
+
+/// What is cleared away when a point is deleted.
+const COST_OF_ONE: usize = if cfg!(test) { 2 } else { 16 };
+
+/// Bytes of words or arguments that cost about as much as a binding without any.
+const BYTES_FOR_ONE: usize = 16;
 
 /// What is deleted and still takes memory.
 #[derive(Clone, Debug, Default)]
@@ -33,13 +47,21 @@ impl Topology {
 
     /// Gives back the memory of some of what was deleted.
     pub fn clear_away(&mut self) {
-        for _ in 0..BINDINGS_AT_ONCE {
-            let Some(number) = self.removal.gone.front().copied() else {
-                break;
-            };
+        self.clear_some(COST_AT_ONCE);
+    }
+
+    fn clear_some(&mut self, cost: usize) {
+        let mut left = cost;
+        while left > 0
+            && let Some(number) = self.removal.gone.front().copied()
+        {
             if let Some(binding) = self.points.get(number).and_then(Point::last_binding) {
+                let record = self.bindings.get(binding);
+                let cost = record.map_or(1, |record| cost_of(&record.binding));
+                left = left.saturating_sub(cost);
                 self.remove_binding(binding);
             } else {
+                left -= 1;
                 self.points.remove(number);
                 self.removal.gone.pop_front();
             }
@@ -92,7 +114,8 @@ impl Topology {
         }
         self.let_die(number);
         self.removal.gone.push_back(number);
-        self.clear_away();
+        // One command may delete any number of points. What has few bindings goes at once.
+        self.clear_some(COST_OF_ONE);
     }
 
     /// Counts the bindings that end at a point which is gone.
@@ -116,7 +139,7 @@ impl Topology {
         let Some(record) = self.bindings.remove(number) else {
             return;
         };
-        self.binding_numbers.remove(&record.binding);
+        self.binding_numbers.remove(&record.binding, number);
         self.arguments_bytes -= record.binding.arguments.as_bytes().len() as u64;
         let target_is_gone = (self.points.get(record.target)).is_some_and(|point| point.is_gone);
         if is_dead {

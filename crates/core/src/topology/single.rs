@@ -347,18 +347,6 @@ impl Single {
         number
     }
 
-    /// The place of a binding among those to the same destination, where their order says
-    /// something.
-    pub(crate) fn rank(&self, number: usize, point: usize) -> usize {
-        let at = self.numbers.get(&point);
-        let member = at.and_then(|at| self.members.get(*at));
-        member
-            .into_iter()
-            .flat_map(|member| member.bindings.iter())
-            .position(|other| other.number == number)
-            .unwrap_or_default()
-    }
-
     pub(crate) fn holds(&self, binding: &Binding, end: End) -> bool {
         let at = self.numbers.get(&end.point);
         let member = at.and_then(|at| self.members.get(*at));

@@ -15,7 +15,8 @@ use menzil_model::{DeliveryTag, Fact, Message, Name, Properties, Sequence, Table
 
 use crate::naive::{Event, Host};
 use crate::plan::{
-    Arguments, CHANNELS, Exchange, Features, Mail, Overflow, Policy, Random, Step, To, Verdict,
+    Arguments, CHANNELS, Exchange, Features, Mail, Overflow, Policy, Random, Retry, Step, To,
+    Verdict,
 };
 use crate::support::{Seen, World, arguments, body_of, key, name, references_of};
 
@@ -349,6 +350,7 @@ impl Pair {
                 no_ack,
                 prefetch,
                 priority,
+                timeout,
             } => {
                 let qos = Request::Qos {
                     prefetch_size: 0,
@@ -356,6 +358,7 @@ impl Pair {
                     global: false,
                 };
                 let priority = (*priority != 0).then_some(("x-priority", Value::I8(*priority)));
+                let timeout = timeout.map(|time| ("x-consumer-timeout", Value::I64(time as i64)));
                 let consume = Request::Consume(Consume {
                     queue: queue_name(*queue),
                     consumer_tag: name(&tag.to_string()),
@@ -363,7 +366,7 @@ impl Pair {
                     no_ack: *no_ack,
                     exclusive: false,
                     nowait: false,
-                    arguments: arguments(&priority.into_iter().collect::<Vec<_>>()),
+                    arguments: arguments(&priority.into_iter().chain(timeout).collect::<Vec<_>>()),
                     entropy: 0,
                     reply_entropy: 0,
                 });
@@ -605,6 +608,15 @@ fn overflow_name(overflow: Overflow) -> Value<'static> {
     })
 }
 
+fn retry_name(retry: Retry) -> Value<'static> {
+    Value::LongString(match retry {
+        Retry::Disabled => b"disabled",
+        Retry::All => b"all",
+        Retry::Failed => b"failed",
+        Retry::Returned => b"returned",
+    })
+}
+
 fn declare(queue: u8, durable: bool, of: &Arguments) -> Request {
     let mut fields = Vec::new();
     let mut number = |field: &'static str, value: Option<u64>| {
@@ -616,11 +628,18 @@ fn declare(queue: u8, durable: bool, of: &Arguments) -> Request {
     number("x-expires", of.expires);
     number("x-delivery-limit", of.failures);
     number("x-max-priority", of.priorities.map(u64::from));
+    number("x-consumer-timeout", of.timeout);
+    number("x-delayed-retry-min", of.retry_min);
+    number("x-delayed-retry-max", of.retry_max);
     number("x-deduplication-size", of.once.map(|once| once.0));
     number("x-deduplication-age", of.once.map(|once| once.1));
     if of.overflow != Overflow::DropHead {
         fields.push(("x-overflow", overflow_name(of.overflow)));
     }
+    fields.extend(
+        of.retry
+            .map(|kind| ("x-delayed-retry-type", retry_name(kind))),
+    );
     let key = of.dead.and_then(|dead| Some((dead.exchange, dead.key?)));
     let key = key.map(|(exchange, key)| exchange.key(key));
     if let Some(dead) = of.dead {
@@ -706,6 +725,21 @@ fn text_of(message: &Message) -> String {
     text
 }
 
+/// What is said of an entry that came back.
+fn returns_of(properties: Option<&[u8]>) -> String {
+    let Some(properties) = properties else {
+        return String::new();
+    };
+    let properties = Properties::parse(properties).unwrap();
+    let count = |wanted: &[u8]| {
+        let mut headers = properties.header_fields();
+        let found = headers.find(|(name, _)| *name == wanted);
+        found.map_or(0, |(_, count)| count.as_integer().unwrap())
+    };
+    let (back, failed) = (count(b"x-acquired-count"), count(b"x-delivery-count"));
+    format!(" came back {back} failed {failed}")
+}
+
 fn event(to: ChannelKey, output: &Output) -> Event {
     let channel = to.channel.number();
     let what = match output {
@@ -714,6 +748,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             delivery_tag,
             redelivered,
             message,
+            properties,
             ..
         } => {
             return Event::Delivered {
@@ -721,7 +756,7 @@ fn event(to: ChannelKey, output: &Output) -> Event {
                 consumer: consumer_tag.to_string(),
                 tag: delivery_tag.0,
                 redelivered: *redelivered,
-                body: text_of(message),
+                body: text_of(message) + &returns_of(properties.as_deref()),
             };
         }
         Output::GetOk {
@@ -729,13 +764,14 @@ fn event(to: ChannelKey, output: &Output) -> Event {
             redelivered,
             message_count,
             message,
+            properties,
             ..
         } => {
             return Event::Got {
                 channel,
                 tag: delivery_tag.0,
                 redelivered: *redelivered,
-                body: text_of(message),
+                body: text_of(message) + &returns_of(properties.as_deref()),
                 left: u64::from(*message_count),
             };
         }

@@ -7,6 +7,8 @@
 mod delays;
 mod letter;
 mod policies;
+mod retry;
+mod timeout;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -49,8 +51,10 @@ pub(crate) struct Entry {
     redelivered: Option<bool>,
     /// How often it was given back as failed, where that is counted.
     failed: u64,
+    /// How often it came back, where that is counted.
+    acquired: u64,
     /// The consumer that has it, if it is out with one.
-    holder: Option<String>,
+    holder: Option<u64>,
 }
 
 /// Place in a queue: the highest priority first, then who came first.
@@ -58,11 +62,14 @@ type Place = (u8, u64);
 
 #[derive(Clone, Debug)]
 struct Consumer {
+    number: u64,
     channel: u16,
     tag: String,
     no_ack: bool,
     prefetch: u16,
     priority: i8,
+    /// How long it may leave a delivery unsettled.
+    timeout: Option<u64>,
     unsettled: u64,
 }
 
@@ -75,9 +82,11 @@ pub(crate) struct Queue {
     settings: Settings,
     pub(crate) ready: BTreeMap<Place, Entry>,
     pub(crate) out: BTreeMap<Place, Entry>,
+    /// What came back and is ready again later, with the time.
+    resting: BTreeMap<Place, (u64, Entry)>,
     consumers: Vec<Consumer>,
     /// Of a queue with a single active consumer the one.
-    active: Option<String>,
+    active: Option<u64>,
     /// Key, time, whether it is durable.
     seen: Vec<(u8, u64, bool)>,
     used_at: u64,
@@ -89,7 +98,8 @@ struct Out {
     queue: u8,
     number: u64,
     place: Place,
-    consumer: Option<String>,
+    consumer: Option<u64>,
+    since: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -116,7 +126,12 @@ pub(crate) struct Host {
     /// Messages that a queue refused and dead-letters.
     refused: VecDeque<(u8, Letter)>,
     waiting: Vec<Waiting>,
+    /// A queue refused a message that was due. It is not followed when that is tried again:
+    /// `shard/due.rs` is about it.
+    is_refused_when_due: bool,
     policies: Vec<Policy>,
+    /// Queues to which something came back.
+    back: BTreeSet<u8>,
 }
 
 /// From where a message is to be sent on.
@@ -128,6 +143,10 @@ enum Source {
     Refused,
     /// An exchange in which it waited until now.
     Delay(Exchange),
+    /// A queue that it came back to, where it is ready again.
+    Rest(u8),
+    /// Consumers that hold something for too long.
+    Late,
 }
 
 type Checked = Result<(), String>;
@@ -144,7 +163,9 @@ impl Host {
             dying: VecDeque::new(),
             refused: VecDeque::new(),
             waiting: Vec::new(),
+            is_refused_when_due: false,
             policies: Vec::new(),
+            back: BTreeSet::new(),
         };
         host.open_channels();
         host
@@ -279,27 +300,31 @@ impl Host {
             }
             for source in early {
                 let mut next = host.clone();
-                next.bury(source);
-                open.push(next);
+                match next.bury(source) {
+                    Ok(()) => open.push(next),
+                    Err(text) => why = text,
+                }
             }
             let pending = host.advance();
             if !known.insert(host.signature()) {
                 continue;
             }
-            if pending.is_empty() {
+            if pending.is_empty() && !host.is_refused_when_due {
                 match host.finish() {
                     Ok(()) => done.push(host),
                     Err(text) => why = text,
                 }
                 continue;
             }
-            if known.len() > ORDERS_MAX {
+            if known.len() > ORDERS_MAX || host.is_refused_when_due {
                 return Ok(None);
             }
             for source in pending {
                 let mut next = host.clone();
-                next.bury(source);
-                open.push(next);
+                match next.bury(source) {
+                    Ok(()) => open.push(next),
+                    Err(text) => why = text,
+                }
             }
         }
         if done.is_empty() {
@@ -324,6 +349,7 @@ impl Host {
                     settings: self.settings_of(*queue, arguments),
                     ready: BTreeMap::new(),
                     out: BTreeMap::new(),
+                    resting: BTreeMap::new(),
                     consumers: Vec::new(),
                     active: None,
                     seen: Vec::new(),
@@ -367,13 +393,18 @@ impl Host {
                 no_ack,
                 prefetch,
                 priority,
+                timeout,
             } => {
+                let of_queue = self.queues[queue].settings.timeout;
+                let timeout = timeout.or(of_queue).filter(|time| *time > 0 && !no_ack);
                 let consumer = Consumer {
+                    number: self.number(),
                     channel: *channel,
                     tag: tag.to_string(),
                     no_ack: *no_ack,
                     prefetch: *prefetch,
                     priority: *priority,
+                    timeout,
                     unsettled: 0,
                 };
                 let queue = self.queue(*queue);
@@ -662,6 +693,7 @@ impl Host {
                 expires_at: ttl.map(|ttl| now + ttl),
                 redelivered: Some(false),
                 failed: 0,
+                acquired: 0,
                 holder: None,
             };
             let highest = of.arguments.priorities.unwrap_or(0);
@@ -747,7 +779,7 @@ impl Host {
                 redelivered,
                 left: behind,
             } => {
-                (*to, *with, body, *behind) == (channel, tag, &entry.letter.text(), left)
+                (*to, *with, body, *behind) == (channel, tag, &entry.text(), left)
                     && entry.redelivered.is_none_or(|known| known == *redelivered)
             }
             _ => false,
@@ -761,6 +793,7 @@ impl Host {
                 number,
                 place,
                 consumer: None,
+                since: now,
             };
             self.channel(channel).out.insert(tag, out);
             entry.redelivered = Some(true);
@@ -782,25 +815,17 @@ impl Host {
         let by = queue
             .consumers
             .iter_mut()
-            .find(|one| Some(&one.tag) == out.consumer.as_ref());
+            .find(|one| Some(one.number) == out.consumer);
         if let Some(consumer) = by {
             consumer.unsettled -= 1;
         }
-        let mut entry = queue.out.remove(&out.place).unwrap();
+        let entry = queue.out.remove(&out.place).unwrap();
         queue.choose_active();
-        if let (Verdict::Fail, Some(max)) = (verdict, queue.settings.failures) {
-            entry.failed += 1;
-            if entry.failed > max {
-                self.end(out.queue, vec![entry], Reason::DeliveryLimit);
-                return;
-            }
-        }
         match verdict {
             Verdict::Acknowledge => {}
             Verdict::Reject => self.end(out.queue, vec![entry], Reason::Rejected),
-            Verdict::Requeue | Verdict::Fail => {
-                queue.ready.insert(out.place, entry);
-            }
+            Verdict::Requeue => self.give_back(out.queue, out.place, entry, false),
+            Verdict::Fail => self.give_back(out.queue, out.place, entry, true),
         }
     }
 
@@ -825,10 +850,14 @@ impl Host {
         self.trim();
     }
 
-    /// What is over a limit goes, after more came back.
+    /// What is over a limit goes, after more came back; what is past its time goes first.
     fn trim(&mut self) {
-        let queues: Vec<u8> = self.queues.keys().copied().collect();
-        for queue in queues {
+        for queue in std::mem::take(&mut self.back) {
+            let of = self.queue(queue);
+            let sheds = of.settings.overflow == Overflow::DropHead;
+            if sheds && of.is_over(of.ready.len() as u64, of.bytes()) {
+                self.expire_in(queue);
+            }
             let of = self.queue(queue);
             if of.settings.dead.is_none() {
                 of.drop_head(&BTreeSet::new());
@@ -887,6 +916,7 @@ impl Host {
             .map(|place| of.ready.remove(place).unwrap())
             .collect();
         self.end(queue, ended, Reason::Expired);
+        self.expire_resting(queue);
         self.shed(queue);
     }
 
@@ -906,7 +936,7 @@ impl Host {
     }
 
     /// One message goes on from there.
-    fn bury(&mut self, source: Source) {
+    fn bury(&mut self, source: Source) -> Checked {
         match source {
             Source::Refused => {
                 let (queue, letter) = self.refused.pop_front().unwrap();
@@ -917,7 +947,10 @@ impl Host {
                 self.send_on(queue, entry.letter, reason);
             }
             Source::Delay(exchange) => self.send_due(exchange),
+            Source::Rest(queue) => self.end_rest(queue),
+            Source::Late => return self.time_out(),
         }
+        Ok(())
     }
 
     fn send_on(&mut self, queue: u8, mut letter: Letter, reason: Reason) {
@@ -973,7 +1006,10 @@ impl Host {
         let dying = self.dying.iter().copied().map(Source::Queue);
         let refused = (!self.refused.is_empty()).then_some(Source::Refused);
         let due = self.due().into_iter().map(Source::Delay);
-        dying.chain(refused).chain(due).collect()
+        let rested = self.rested().into_iter().map(Source::Rest);
+        let late = (!self.late().is_empty()).then_some(Source::Late);
+        let all = dying.chain(refused).chain(due).chain(rested);
+        all.chain(late).collect()
     }
 
     /// Nothing came but what had to, and nothing is left undone.
@@ -1011,8 +1047,7 @@ impl Host {
     /// has some of, nobody else.
     fn takers<'a>(&self, queue: &'a Queue, entry: &Entry) -> Vec<&'a Consumer> {
         let held = queue.held(entry);
-        let is_free =
-            |one: &&Consumer| held.is_none_or(|other| other.holder.as_ref() == Some(&one.tag));
+        let is_free = |one: &&Consumer| held.is_none_or(|other| other.holder == Some(one.number));
         let all = queue
             .consumers
             .iter()
@@ -1070,8 +1105,7 @@ impl Host {
         }
         // What came back after its time is never head; what ends just now may be gone already.
         let is_it = |entry: &Entry| {
-            entry.letter.text() == *body
-                && entry.redelivered.is_none_or(|known| known == *redelivered)
+            entry.text() == *body && entry.redelivered.is_none_or(|known| known == *redelivered)
         };
         let is_before = |entry: &Entry| match entry.expires_at {
             Some(at) => at < now || (at == now && !is_it(entry)),
@@ -1097,7 +1131,7 @@ impl Host {
         let Some(place) = found else {
             return Err(format!("{event:?}: nobody may take more of {queue:?}"));
         };
-        let (no_ack, number) = (one.no_ack, queue.number);
+        let (no_ack, number, taker) = (one.no_ack, queue.number, one.number);
         let queue = self.queue(id);
         let ended = before
             .iter()
@@ -1106,7 +1140,7 @@ impl Host {
         let mut entry = queue.ready.remove(&place).unwrap();
         if !no_ack {
             entry.redelivered = Some(true);
-            entry.holder = Some(consumer.clone());
+            entry.holder = Some(taker);
             queue.out.insert(place, entry);
             queue
                 .consumers
@@ -1123,7 +1157,8 @@ impl Host {
                 queue: id,
                 number,
                 place,
-                consumer: Some(consumer.clone()),
+                consumer: Some(taker),
+                since: now,
             };
             state.out.insert(*tag, out);
         }
@@ -1140,6 +1175,7 @@ impl Host {
             let out = std::mem::take(&mut queue.out);
             queue.ready.extend(out);
             queue.ready.retain(|_, entry| entry.durable);
+            queue.resting.retain(|_, (_, entry)| entry.durable);
             for entry in queue.ready.values_mut() {
                 // What went out is flagged; what did not may be.
                 entry.redelivered = entry.redelivered.filter(|went_out| *went_out);
@@ -1150,6 +1186,9 @@ impl Host {
             queue.used_at = now;
         }
         // What was out counts again, if its time is not over.
+        for queue in self.rested() {
+            self.end_rest(queue);
+        }
         self.expire();
         for queue in self.queues.values_mut() {
             if queue.settings.dead.is_none() {
@@ -1163,7 +1202,7 @@ impl Host {
     pub(crate) fn signature(&self) -> String {
         let entry = |entry: &Entry| {
             (
-                entry.letter.text(),
+                entry.text(),
                 entry.redelivered,
                 entry.expires_at,
                 entry.failed,
@@ -1176,12 +1215,20 @@ impl Host {
                 .map(|(place, one)| (place.0, entry(one)))
                 .collect();
             let out: Vec<_> = queue.out.values().map(entry).collect();
+            let resting: Vec<_> = queue
+                .resting
+                .iter()
+                .map(|(place, (at, one))| (place.0, *at, entry(one)))
+                .collect();
             let dying: Vec<_> = queue
                 .dying
                 .iter()
                 .map(|(one, why)| (one.letter.text(), *why))
                 .collect();
-            format!("{id} {ready:?} {out:?} {:?} {dying:?}\n", queue.seen)
+            format!(
+                "{id} {ready:?} {out:?} {resting:?} {:?} {dying:?}\n",
+                queue.seen
+            )
         });
         let refused: Vec<_> = self
             .refused
@@ -1215,10 +1262,11 @@ impl Host {
         all.map(|id| (id, ready(&self.queues[&id]))).collect()
     }
 
-    /// Number of the queue, ready, out, consumers.
+    /// Number of the queue, ready, out or not ready again, consumers.
     pub(crate) fn counts(&self) -> Vec<(u8, u64, u64, u64)> {
         let counts = self.queues.iter().map(|(id, queue)| {
-            let (ready, out) = (queue.ready.len() as u64, queue.out.len() as u64);
+            let (ready, out) = (queue.ready.len(), queue.out.len() + queue.resting.len());
+            let (ready, out) = (ready as u64, out as u64);
             (*id, ready, out, queue.consumers.len() as u64)
         });
         counts.collect()
@@ -1236,8 +1284,9 @@ impl Queue {
     /// Another of the entry's group that is out.
     fn held(&self, entry: &Entry) -> Option<&Entry> {
         let group = entry.letter.mail.group.filter(|_| self.arguments.groups)?;
-        let mut out = self.out.values();
-        out.find(|other| other.letter.mail.group == Some(group))
+        let resting = self.resting.values().map(|(_, other)| other);
+        let mut away = self.out.values().chain(resting);
+        away.find(|other| other.letter.mail.group == Some(group))
     }
 
     fn bytes(&self) -> u64 {
@@ -1282,7 +1331,7 @@ impl Queue {
             .consumers
             .iter()
             .any(|other| other.priority > one.priority);
-        let is_active = self.active.as_ref() == Some(&one.tag) && !a_higher_waits;
+        let is_active = self.active == Some(one.number) && !a_higher_waits;
         !self.arguments.single_active || is_active
     }
 
@@ -1292,7 +1341,7 @@ impl Queue {
         let current = self
             .consumers
             .iter()
-            .find(|one| Some(&one.tag) == self.active.as_ref());
+            .find(|one| Some(one.number) == self.active);
         let mut best: Option<&Consumer> = None;
         for one in &self.consumers {
             if best.is_none_or(|best| one.priority > best.priority) {
@@ -1305,9 +1354,9 @@ impl Queue {
         };
         self.active = match current {
             Some(current) if current.priority >= best.priority || current.unsettled > 0 => {
-                Some(current.tag.clone())
+                Some(current.number)
             }
-            _ => Some(best.tag.clone()),
+            _ => Some(best.number),
         };
     }
 }

@@ -42,6 +42,20 @@ pub(crate) enum Overflow {
     RejectDead,
 }
 
+/// Which of what comes back rests before it is delivered again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Retry {
+    #[default]
+    Disabled,
+    All,
+    Failed,
+    Returned,
+}
+
+impl Retry {
+    const EVERY: [Self; 4] = [Self::Disabled, Self::All, Self::Failed, Self::Returned];
+}
+
 /// An exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exchange {
@@ -96,6 +110,12 @@ pub(crate) struct Arguments {
     pub(crate) groups: bool,
     /// Failures that are allowed.
     pub(crate) failures: Option<u64>,
+    /// How long consumers may leave a delivery unsettled; 0 is for ever.
+    pub(crate) timeout: Option<u64>,
+    pub(crate) retry: Option<Retry>,
+    pub(crate) retry_min: Option<u64>,
+    /// Not below the least.
+    pub(crate) retry_max: Option<u64>,
 }
 
 /// Which queues a policy is for.
@@ -131,20 +151,29 @@ pub(crate) struct Says {
     pub(crate) dead_key: Option<&'static str>,
     /// Below 0 is no limit.
     pub(crate) failures: Option<i64>,
+    /// How long consumers may leave a delivery unsettled; 0 is for ever.
+    pub(crate) timeout: Option<u64>,
+    pub(crate) retry: Option<Retry>,
+    pub(crate) retry_min: Option<u64>,
+    /// Not below the least.
+    pub(crate) retry_max: Option<u64>,
 }
 
 impl Says {
     fn random(random: &mut Random, is_operator: bool) -> Self {
         let mut says = Self::default();
         for _ in 0..=random.below(3) {
-            match random.below(if is_operator { 6 } else { 9 }) {
+            match random.below(if is_operator { 9 } else { 12 }) {
                 0 => says.length = Some(random.pick(&[0, 1, 3])),
                 1 => says.bytes = Some(random.pick(&[0, 15, 30])),
                 2 => says.overflow = Some(random.pick(&[Overflow::DropHead, Overflow::RejectDead])),
                 3 => says.ttl = Some(random.pick(&[0, 2, 15])),
                 4 => says.expires = Some(random.pick(&[15, 50])),
                 5 => says.failures = Some(random.pick(&[-1, 0, 1, 2])),
-                6 => says.dead_key = Some(random.pick(&["q0", "q1", "q4", "0", "2"])),
+                6 => says.retry = Some(Retry::Disabled),
+                7 => says.retry_min = Some(random.pick(&[1, 3])),
+                8 => says.retry_max = Some(random.pick(&[3, 8])),
+                9 => says.dead_key = Some(random.pick(&["q0", "q1", "q4", "0", "2"])),
                 _ => {
                     let exchanges = [
                         Exchange::Default,
@@ -189,6 +218,10 @@ pub(crate) struct Features {
 impl Arguments {
     fn random(random: &mut Random, features: Features) -> Self {
         let mut arguments = Self::of_any(random, features);
+        if arguments.groups {
+            // A group waits for what rests of it, which is not followed here.
+            arguments.retry = None;
+        }
         if features.dead_letters && random.one_in(3) {
             let exchange = [
                 Exchange::Default,
@@ -229,6 +262,11 @@ impl Arguments {
                 .failures
                 .then(|| random.some(3, &[0, 1, 2]))
                 .flatten(),
+            // What `basic.get` took has that of the queue too, and costs its channel.
+            timeout: None,
+            retry: random.some(4, &Retry::EVERY),
+            retry_min: random.some(2, &[1, 4]),
+            retry_max: random.some(2, &[4, 9]),
         }
     }
 }
@@ -329,6 +367,7 @@ pub(crate) enum Step {
         no_ack: bool,
         prefetch: u16,
         priority: i8,
+        timeout: Option<u64>,
     },
     Cancel {
         nth: u64,
@@ -429,6 +468,7 @@ fn step(random: &mut Random, features: Features) -> Step {
             } else {
                 0
             },
+            timeout: random.some(6, &[0, 3, 15]),
         },
         56 => Step::Cancel { nth: random.next() },
         57 => Step::SetPolicy(Policy::random(random)),

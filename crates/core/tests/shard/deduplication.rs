@@ -416,6 +416,15 @@ fn a_message_that_comes_back_through_a_retry_queue_is_no_duplicate_of_itself() {
     ]);
     world.declare_with("retry", true, retry);
     send(&mut world, Mail::id("a"), "a");
+    reject_next(&mut world);
+    world.tick(10);
+    send(&mut world, Mail::id("a"), "again");
+    assert_eq!(world.drain("once"), ["a"]);
+    assert_eq!(counters(&world, "once").deduplicated, 1);
+}
+
+/// The next message of `once` is taken and rejected.
+fn reject_next(world: &mut World) {
     let tag = match world.get("once")[..] {
         [Seen::Got { tag, .. }] => tag,
         ref other => panic!("{other:?}"),
@@ -427,10 +436,6 @@ fn a_message_that_comes_back_through_a_retry_queue_is_no_duplicate_of_itself() {
         method: Rejection::Reject,
     };
     world.request(key(1, 1), reject);
-    world.tick(10);
-    send(&mut world, Mail::id("a"), "again");
-    assert_eq!(world.drain("once"), ["a"]);
-    assert_eq!(counters(&world, "once").deduplicated, 1);
 }
 
 /// An exchange `later` that delays what goes to the queue `once`.
@@ -467,26 +472,13 @@ fn a_dead_letter_that_waits_on_its_way_back_is_not_its_own_duplicate() {
     let mut world = world(&[("x-dead-letter-exchange", Value::LongString(b"later"))]);
     declare_later(&mut world);
     send(&mut world, Mail::id("a").delayed(10), "a");
-    let rejected = |world: &mut World| {
-        let tag = match world.get("once")[..] {
-            [Seen::Got { tag, .. }] => tag,
-            ref other => panic!("{other:?}"),
-        };
-        let reject = Request::Reject {
-            delivery_tag: DeliveryTag(tag),
-            multiple: false,
-            requeue: false,
-            method: Rejection::Reject,
-        };
-        world.request(key(1, 1), reject);
-    };
-    rejected(&mut world);
+    reject_next(&mut world);
     assert_eq!(world.shard.delays()[0].count, 1);
     world.restart();
     world.confirm_select();
     world.tick(10);
     // Its delay is over: this time it comes back at once.
-    rejected(&mut world);
+    reject_next(&mut world);
     send(&mut world, Mail::id("a"), "again");
     assert_eq!(world.drain("once"), ["a"]);
     assert_eq!(counters(&world, "once").deduplicated, 1);

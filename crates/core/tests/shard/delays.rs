@@ -9,7 +9,7 @@ use menzil_core::{ExchangeBind, Output, Publish, Refusal, Reply, Request, ShardS
 use menzil_model::{Properties, Sequence, Table, TableBuilder, Value};
 use proptest::prelude::*;
 
-fn delayed(world: &mut World, kind: &str) {
+pub(crate) fn delayed(world: &mut World, kind: &str) {
     let inner = arguments(&[("x-delayed-type", Value::LongString(kind.as_bytes()))]);
     let seen = world.declare_exchange("x", "x-delayed-message", inner);
     assert_eq!(seen, [Seen::Reply(Reply::ExchangeDeclareOk)]);
@@ -46,7 +46,7 @@ impl World {
 }
 
 impl World {
-    fn cancel_delay(&mut self, id: Sequence) -> bool {
+    pub(crate) fn cancel_delay(&mut self, id: Sequence) -> bool {
         let mut effects = Vec::new();
         let (shard, log) = (&mut self.shard, &mut self.log);
         let found = shard.cancel_delay(self.now, b"x", id, log, &mut effects);
@@ -55,7 +55,7 @@ impl World {
     }
 }
 
-fn delay(milliseconds: i64) -> Table {
+pub(crate) fn delay(milliseconds: i64) -> Table {
     TableBuilder::new()
         .field("x-delay", Value::I64(milliseconds))
         .build()

@@ -399,15 +399,28 @@ proptest! {
         steps in prop::collection::vec(step(), 1..120),
         cache in prop::sample::select(&[0, 1000, 1 << 20][..]),
         page in prop::sample::select(&[1, 4, 256][..]),
+        drafted in 0..60_usize,
     ) {
         let settings = settings(cache, page);
         let mut world = World::with(settings.clone());
         declare_all(&mut world);
         let mut count = 0;
-        for step in &steps {
+        let mut draft = None;
+        for (at, step) in steps.iter().enumerate() {
             run(&mut world, step, &mut count);
+            if at == drafted || matches!(step, Step::Restart) {
+                let mut new = world.shard.draft();
+                prop_assert!(!world.shard.copy_queues(&mut new), "there are few queues");
+                draft = Some(new);
+            }
         }
         let live = checkpoint_of(&world.shard);
+        if let Some(draft) = draft {
+            let mut facts = Vec::new();
+            let frozen = world.shard.freeze_draft(draft);
+            frozen.write(&mut |fact| facts.push(fact.clone()));
+            prop_assert_eq!(&facts, &live, "what changed since is copied again");
+        }
         let records = world.log.records.iter().cloned();
         let replayed = rebuilt(&settings, (1_u64..).zip(records));
         same(&without_numbers(&live), &without_numbers(&checkpoint_of(&replayed)))?;
@@ -424,6 +437,64 @@ proptest! {
         let needed = references_of(&world.shard, world.log.records.len());
         prop_assert_eq!(&world.log.references, &needed);
     }
+}
+
+#[test]
+fn a_checkpoint_of_many_queues_is_copied_in_turns() {
+    let mut world = World::new();
+    world.checks_each = false;
+    for queue in 0..1700 {
+        world.declare(&queue.to_string());
+    }
+    let mut draft = world.shard.draft();
+    let mut turns = 1;
+    while world.shard.copy_queues(&mut draft) {
+        turns += 1;
+        world.publish("", &turns.to_string(), "a");
+        world.publish("", &(1000 + turns).to_string(), "a");
+        world.request(
+            key(1, 1),
+            Request::QueueDelete {
+                queue: name(&(7 * turns).to_string()),
+                if_unused: false,
+                if_empty: false,
+                nowait: false,
+            },
+        );
+        world.declare(&format!("new {turns}"));
+    }
+    assert_eq!(turns, 3, "the rest is copied with all held");
+    let live = checkpoint_of(&world.shard);
+    let mut facts = Vec::new();
+    let frozen = world.shard.freeze_draft(draft);
+    frozen.write(&mut |fact| facts.push(fact.clone()));
+    assert_eq!(facts, live);
+    world.shard.check_invariants();
+}
+
+#[test]
+fn a_draft_ends_where_queues_change_as_fast_as_they_are_copied() {
+    let mut world = World::new();
+    world.checks_each = false;
+    let queues: Vec<String> = (0..1100).map(|queue| queue.to_string()).collect();
+    for queue in &queues {
+        world.declare(queue);
+    }
+    let mut draft = world.shard.draft();
+    let mut turns = 1;
+    while world.shard.copy_queues(&mut draft) {
+        turns += 1;
+        assert!(turns < 10, "it never ends");
+        for queue in &queues {
+            world.fill("", queue, &["a".to_owned()]);
+        }
+    }
+    let live = checkpoint_of(&world.shard);
+    let mut facts = Vec::new();
+    let frozen = world.shard.freeze_draft(draft);
+    frozen.write(&mut |fact| facts.push(fact.clone()));
+    assert_eq!(facts, live);
+    world.shard.check_invariants();
 }
 
 fn delete(world: &mut World, queue: u8) -> Vec<Seen> {

@@ -13,6 +13,7 @@ mod consumers;
 mod dead_letters;
 mod deduplication;
 mod delays;
+mod due;
 mod groups;
 mod hashes;
 mod history;

@@ -215,3 +215,40 @@ fn nobody_gets_what_is_over_the_limit_while_it_waits_to_be_dead_lettered() {
     let expected: Vec<String> = (0..1_300).map(|body| body.to_string()).collect();
     assert_eq!(dead, expected);
 }
+
+#[test]
+fn what_is_past_its_time_is_in_the_way_of_nothing_that_comes_back() {
+    let mut world = World::new();
+    world.declare_with("q", true, arguments(&[MAX_ONE]));
+    world.publish("", "q", "stays");
+    world.get("q");
+    world.publish_as("", "q", "goes", false, Some(2), Some("5"));
+    world.get("q");
+    world.tick(10);
+    nack_all(&mut world, key(1, 1));
+    assert_eq!(world.drain("q"), ["stays"]);
+}
+
+#[test]
+fn what_rests_lets_nothing_be_dropped_that_a_consumer_takes() {
+    let mut world = World::new();
+    let rests = [
+        MAX_ONE,
+        ("x-delayed-retry-type", Value::LongString(b"all")),
+        ("x-delayed-retry-min", Value::I32(100)),
+    ];
+    world.declare_with("q", true, arguments(&rests));
+    world.consume(key(1, 1), "q", "t");
+    world.publish("", "q", "rests");
+    nack_all(&mut world, key(1, 1));
+    let channel = key(1, 2);
+    world.open(channel);
+    world.request(channel, Request::TxSelect);
+    for body in ["a", "b"] {
+        let publish = world.publish_request_to("q", body);
+        world.request(channel, publish);
+    }
+    let seen = world.request(channel, Request::TxCommit);
+    let handed = [delivered(2, "a", false), delivered(3, "b", false)];
+    assert!(handed.iter().all(|one| seen.contains(one)), "{seen:?}");
+}

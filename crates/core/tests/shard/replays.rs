@@ -1,6 +1,6 @@
 //! New bindings that get what their exchange kept.
 
-use crate::stores::{check_references, retaining};
+use crate::stores::{check_references, keeping, retaining};
 use crate::support::{Seen, World, arguments, key, name, seen};
 use menzil_core::testing::MemoryScratch;
 use menzil_core::{Command, Effect, ExchangeBind, Object, Refusal, Reply, Request, ShardSettings};
@@ -257,12 +257,7 @@ fn what_is_published_meanwhile_comes_behind_once() {
 fn while_one_reads_another_gets_no_more_than_is_kept() {
     let mut world = reading();
     world.open(key(1, 2));
-    retaining(
-        &mut world,
-        "x",
-        "direct",
-        &[("x-retain-messages", Value::I32(3))],
-    );
+    keeping(&mut world, "x", "direct", 3);
     for body in numbers(0..3) {
         world.publish("x", "k", &body);
     }
@@ -561,12 +556,7 @@ fn a_crash_leaves_the_binding_with_all_it_got_or_neither() {
 #[test]
 fn entries_outlive_what_the_exchange_keeps() {
     let mut world = reading();
-    retaining(
-        &mut world,
-        "x",
-        "fanout",
-        &[("x-retain-messages", Value::I32(3))],
-    );
+    keeping(&mut world, "x", "fanout", 3);
     for body in numbers(0..3) {
         world.publish("x", "", &body);
     }

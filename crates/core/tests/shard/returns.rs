@@ -256,6 +256,32 @@ fn only_the_returns_that_are_meant_are_delayed() {
 }
 
 #[test]
+fn a_purge_leaves_what_waits_between_ready_entries() {
+    let mut world = World::new();
+    world.declare_counting("work", &delayed(b"all", 50, 50));
+    for body in ["first", "waits", "last"] {
+        world.publish("", "work", body);
+    }
+    let tags: Vec<u64> = (0..2)
+        .map(|_| world.take_counted("work").unwrap().tag)
+        .collect();
+    for tag in tags {
+        world.give_back(key(1, 1), tag, Rejection::Nack);
+        world.tick(30);
+    }
+    world.tick(0);
+    assert_eq!(world.shard.queues()[0].ready, 2);
+    let purge = Request::QueuePurge {
+        queue: name("work"),
+        nowait: false,
+    };
+    world.request(key(1, 1), purge);
+    world.tick(50);
+    world.restart();
+    assert_eq!(world.drain("work"), ["waits"]);
+}
+
+#[test]
 fn a_waiting_entry_goes_with_its_queue_and_is_not_purged() {
     let mut world = World::new();
     world.declare_counting("work", &delayed(b"all", 1_000, 1_000));

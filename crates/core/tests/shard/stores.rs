@@ -14,6 +14,12 @@ pub(crate) fn retaining(
     assert_eq!(seen, [Seen::Reply(Reply::ExchangeDeclareOk)]);
 }
 
+/// An exchange that keeps so many messages.
+pub(crate) fn keeping(world: &mut World, exchange: &str, kind: &str, messages: i32) {
+    let kept = [("x-retain-messages", Value::I32(messages))];
+    retaining(world, exchange, kind, &kept);
+}
+
 pub(crate) fn retained(world: &World) -> u64 {
     world.shard.summary().retained
 }
@@ -27,12 +33,7 @@ pub(crate) fn check_references(world: &World) {
 #[test]
 fn an_exchange_keeps_the_last_of_what_passes_in_the_same_record() {
     let mut world = World::new();
-    retaining(
-        &mut world,
-        "x",
-        "topic",
-        &[("x-retain-messages", Value::I32(3))],
-    );
+    keeping(&mut world, "x", "topic", 3);
     world.declare("q");
     world.bind("q", "x", "#");
     let before = world.log.records.len();
@@ -57,12 +58,7 @@ fn an_exchange_keeps_the_last_of_what_passes_in_the_same_record() {
 #[test]
 fn what_only_a_store_takes_is_unroutable_and_kept() {
     let mut world = World::new();
-    retaining(
-        &mut world,
-        "x",
-        "fanout",
-        &[("x-retain-messages", Value::I32(3))],
-    );
+    keeping(&mut world, "x", "fanout", 3);
     world.confirm_select();
     assert_eq!(world.publish("x", "", "1"), [Seen::Acked(1)]);
     let returned = world.publish_as("x", "", "2", true, Some(2), None);
@@ -152,12 +148,7 @@ fn bytes_and_age_are_limits_too() {
 #[test]
 fn a_message_is_kept_no_longer_than_it_lives() {
     let mut world = World::new();
-    retaining(
-        &mut world,
-        "x",
-        "fanout",
-        &[("x-retain-messages", Value::I32(5))],
-    );
+    keeping(&mut world, "x", "fanout", 5);
     retaining(&mut world, "h", "x-recent-history", &[]);
     for exchange in ["x", "h"] {
         world.publish_as(exchange, "", "short", false, Some(2), Some("10"));
@@ -206,12 +197,7 @@ fn history_keeps_twenty_and_not_what_asks_not_to_be_kept() {
 #[test]
 fn a_store_goes_with_its_exchange() {
     let mut world = World::new();
-    retaining(
-        &mut world,
-        "x",
-        "fanout",
-        &[("x-retain-messages", Value::I32(5))],
-    );
+    keeping(&mut world, "x", "fanout", 5);
     world.publish("x", "", "1");
     let delete = Request::ExchangeDelete {
         exchange: name("x"),
@@ -221,12 +207,7 @@ fn a_store_goes_with_its_exchange() {
     world.request(key(1, 1), delete);
     assert_eq!(retained(&world), 0);
     assert!(world.log.references.iter().all(|count| *count == 0));
-    retaining(
-        &mut world,
-        "x",
-        "fanout",
-        &[("x-retain-messages", Value::I32(5))],
-    );
+    keeping(&mut world, "x", "fanout", 5);
     world.restart();
     assert_eq!(retained(&world), 0, "another exchange has another store");
 }
@@ -234,12 +215,7 @@ fn a_store_goes_with_its_exchange() {
 #[test]
 fn a_transaction_stores_what_it_commits() {
     let mut world = World::new();
-    retaining(
-        &mut world,
-        "x",
-        "fanout",
-        &[("x-retain-messages", Value::I32(2))],
-    );
+    keeping(&mut world, "x", "fanout", 2);
     world.request(key(1, 1), Request::TxSelect);
     for body in ["1", "2"] {
         world.publish("x", "", body);
@@ -307,12 +283,7 @@ fn bad_arguments_change_nothing_and_are_named() {
         })]
     );
     assert_eq!(world.shard.summary().exchanges, 7, "nothing is left behind");
-    retaining(
-        &mut world,
-        "x",
-        "fanout",
-        &[("x-retain-messages", Value::I32(5))],
-    );
+    keeping(&mut world, "x", "fanout", 5);
     for table in [
         Table::empty(),
         arguments(&[("x-retain-messages", Value::I32(6))]),
@@ -336,12 +307,7 @@ fn bad_arguments_change_nothing_and_are_named() {
 #[test]
 fn a_dead_letter_is_kept_on_its_way_to_a_queue() {
     let mut world = World::new();
-    retaining(
-        &mut world,
-        "x",
-        "fanout",
-        &[("x-retain-messages", Value::I32(5))],
-    );
+    keeping(&mut world, "x", "fanout", 5);
     let source = [
         ("x-dead-letter-exchange", Value::LongString(b"x")),
         ("x-message-ttl", Value::I32(10)),

@@ -205,3 +205,74 @@ fn only_what_waits_is_written_and_once() {
     }
     assert_eq!(world.waiting_facts(), 50, "and not at each trial");
 }
+
+/// A full disk is no queue's verdict: what is to be dead-lettered keeps its place until there is
+/// room, whatever its strategy and reason, and through a restart.
+#[test]
+fn on_a_full_disk_dead_letters_wait() {
+    let ways: [(&str, (&str, Value<'_>)); 3] = [
+        ("rejected", ("x-max-length", Value::I32(100))),
+        ("expired", ("x-message-ttl", Value::I32(10))),
+        ("maxlen", ("x-max-length", Value::I32(3))),
+    ];
+    for (reason, argument) in ways {
+        for how in RESTARTS {
+            let mut world = World::new();
+            world.declare_with("dead", true, arguments(&[]));
+            world.declare_dead_lettering("work", "dead", &[argument]);
+            for body in ["1", "2", "3"] {
+                world.publish("", "work", body);
+            }
+            world.log.full = true;
+            match reason {
+                "rejected" => world.reject_all("work"),
+                "expired" => drop(world.tick(11)),
+                _ => drop(world.publish_as("", "work", "4", false, Some(1), None)),
+            }
+            world.tick_until_still();
+            assert_eq!(world.ready("dead"), 0, "{reason} {how:?}");
+            if reason != "maxlen" {
+                world.restart_by(how);
+            }
+            world.tick(10_000);
+            assert_eq!(world.ready("dead"), 0, "{reason} {how:?}");
+            world.log.full = false;
+            world.tick(10_000);
+            world.tick_until_still();
+            let taken: Vec<_> = world.letters("dead");
+            let expected: &[&str] = match reason {
+                "maxlen" => &["1"],
+                _ => &["1", "2", "3"],
+            };
+            let death = format!("work {reason} 1");
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|body| letter(body, "", &[&death]))
+                .collect();
+            assert_eq!(taken, expected, "{reason} {how:?}");
+            let summary = world.shard.summary();
+            assert_eq!(summary.messages, if reason == "maxlen" { 3 } else { 0 });
+        }
+    }
+}
+
+/// As in RabbitMQ, at-least-once has no exception for a message that would go round: it waits in
+/// the queue that it cannot leave, and goes once there is a way.
+#[test]
+fn at_least_once_a_message_that_would_go_round_waits() {
+    for how in RESTARTS {
+        let mut world = World::new();
+        let ttl = ("x-message-ttl", Value::I32(10));
+        world.declare_dead_lettering("a", "b", &[AT_LEAST_ONCE, ttl]);
+        world.declare_dead_lettering("b", "a", &[AT_LEAST_ONCE, ttl]);
+        world.publish("", "a", "round");
+        for _ in 0..3 {
+            world.tick(1_100);
+            world.tick_until_still();
+        }
+        world.restart_by(how);
+        let held = ["a", "b"].map(|queue| (world.ready(queue), world.dying(queue)));
+        assert_eq!(held, [(0, 0), (0, 1)], "{how:?}");
+        assert_eq!(world.shard.counters().dead_letters_dropped, 0, "{how:?}");
+    }
+}

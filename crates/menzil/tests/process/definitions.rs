@@ -246,7 +246,7 @@ fn what_is_there_must_be_what_the_file_says() {
     for (content, told) in [
         (
             r#"{"queues": [{"name": "new"}, {"name": "q"}]}"#,
-            r#"queues[1] "q": PRECONDITION_FAILED - inequivalent arg 'x-max-length' for queue 'q' in vhost '/': received none but current is the value '5' of type 'long'"#,
+            r#"queues[1] "q": PRECONDITION_FAILED - inequivalent arg 'x-max-length' for queue 'q' in vhost '/': received none but current is the value '5' of type 'long'; delete it first, or let the file say what is there"#,
         ),
         (
             r#"{"queues": [{"name": "new"}], "exchanges": [{"name": "x", "type": "fanout"}]}"#,

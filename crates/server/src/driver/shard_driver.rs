@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use menzil_core::{
     ChannelKey, Command, Definition, Definitions, Delay, DelaySummary, Effective, Frozen, Object,
-    PublishRef, QueueSummary, Refusal, Shard, Summary, Topology,
+    PublishRef, QUEUES_LOOKED_AT, QueueSummary, Refusal, Shard, Summary, Topology,
 };
 use menzil_journal::{Freeze, Marks};
 use menzil_model::fact::PolicyDefinition;
@@ -123,18 +123,35 @@ impl ShardDriver {
         self.state.lock().shard.topology().clone()
     }
 
-    /// The whole durable state, and what the journal knows of this moment.
+    /// The whole durable state, and what the journal knows of this moment. What can be copied
+    /// before it is, in turns between those of others.
     pub(crate) fn freeze(&self, node: &Node) -> (Frozen, Freeze) {
+        let mut draft = self.state.lock().shard.draft();
+        loop {
+            let mut state = self.state.lock();
+            let is_worth_more = state.shard.copy_queues(&mut draft);
+            MutexGuard::unlock_fair(state);
+            if !is_worth_more {
+                break;
+            }
+        }
         let mut state = self.state.lock();
         state
             .shard
             .finish(&mut ShardLog::new(&node.journal, self.id));
-        (state.shard.freeze(), node.journal.freeze(self.id))
+        let frozen = state.shard.freeze_draft(draft);
+        (frozen, node.journal.freeze(self.id))
     }
 
     /// About how many bytes a checkpoint of it takes.
     pub(crate) fn checkpoint_bytes(&self) -> u64 {
-        self.state.lock().shard.checkpoint_bytes()
+        let mut bytes = self.state.lock().shard.checkpoint_bytes_of_topology();
+        let mut from = 0;
+        while let Some(of_some) = self.state.lock().shard.checkpoint_bytes_of_queues(from) {
+            bytes += of_some;
+            from += QUEUES_LOOKED_AT;
+        }
+        bytes
     }
 
     /// Before a clean stop.

@@ -47,14 +47,17 @@ fn do_what_is_due(node: &Node, shard: &ShardDriver, told_ms: &mut u64) -> u64 {
         Vec::new()
     };
     drop(batch);
-    shard.give_way();
+    if due_ms <= now_ms {
+        // More is left: it would be asked for again before others who wait were awake.
+        shard.give_way();
+    }
     node.flush(&mut touched);
     if !strays.is_empty() {
         *told_ms = now_ms;
     }
     for stray in strays.iter().take(TOLD_AT_ONCE) {
         let what = if stray.refused {
-            "a queue refused a delayed message when it was due"
+            "a queue refused a delayed message when it was due: it waits, and is tried again"
         } else {
             "a delayed message found no queue when it was due"
         };

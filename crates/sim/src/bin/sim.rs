@@ -76,7 +76,7 @@ impl Total {
     fn print(&self) {
         let tally = &self.tally;
         println!(
-            "seeds {} commands {} published {} confirmed {} nacked {} delivered {} redelivered {} \
+            "seeds {} commands {} published {} confirmed {} nacked {} delivered {} letters {} redelivered {} \
              transactions {} crashes {} checkpoints {} evacuated {} fetches {} audits {} entries audited {}",
             self.runs,
             self.commands,
@@ -84,6 +84,7 @@ impl Total {
             tally.confirmed,
             tally.nacked,
             tally.delivered,
+            tally.letters,
             tally.redelivered,
             tally.transactions,
             self.crashes,
@@ -122,6 +123,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--trace" => {
                 arguments.settings.trace_lines = usize::try_from(number()?).unwrap_or(usize::MAX);
             }
+            "--later" => arguments.settings.later = number()? > 0,
             "--sabotage" => {
                 let bug =
                     Sabotage::from_name(&value).ok_or_else(|| format!("no such bug: {value}"))?;
@@ -133,5 +135,4 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     Ok(arguments)
 }
 
-const USAGE: &str =
-    "menzil-sim [--seed N] [--steps M] [--seeds COUNT] [--trace LINES] [--sabotage BUG]";
+const USAGE: &str = "menzil-sim [--seed N] [--steps M] [--seeds COUNT] [--trace LINES] [--later 1] [--sabotage BUG]";

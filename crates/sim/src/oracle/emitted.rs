@@ -6,7 +6,7 @@ use menzil_model::Message;
 use super::Oracle;
 use super::model::{Belief, Entry};
 use crate::body;
-use crate::catalogue::{QUEUES, QueueNumber, queue_number};
+use crate::catalogue::{QUEUES, QueueNumber, queue_number, source_of};
 
 /// One message on its way out.
 struct Emission {
@@ -128,11 +128,14 @@ impl Oracle {
                 "message {number} is delivered from queue {name}, where it never was"
             ));
         };
-        if let Some(why) = self.objection(queue, number, &entry, redelivered) {
+        let objection = self.letter_objection(queue, number);
+        let objection = objection.or_else(|| self.objection(queue, number, &entry, redelivered));
+        if let Some(why) = objection {
             return self.fail(format!(
                 "message {number} of queue {name}: {why} ({entry:?})"
             ));
         }
+        self.letter_seen(queue, number);
         if let Some(entry) = self.queues[queue].entries.get_mut(&number) {
             entry.is_emitted = true;
             entry.is_emitted_now = true;
@@ -164,7 +167,7 @@ impl Oracle {
         if entry.expires_at.is_some_and(|at| at < self.now) {
             return Some(format!("delivered at {} after it expired", self.now));
         }
-        if let Some(why) = self.flag_objection(queue, entry, redelivered) {
+        if let Some(why) = self.flag_objection(queue, number, entry, redelivered) {
             return Some(why);
         }
         if self.must_be_dropped(queue, number, entry) {
@@ -178,10 +181,13 @@ impl Oracle {
     pub(super) fn flag_objection(
         &self,
         queue: QueueNumber,
+        number: body::MessageNumber,
         entry: &Entry,
         redelivered: bool,
     ) -> Option<String> {
-        let must = entry.is_seen || entry.is_emitted_now;
+        // A letter that a crash undid comes anew.
+        let is_anew = self.source_with(queue, number).is_some();
+        let must = (entry.is_seen && !is_anew) || entry.is_emitted_now;
         let may = entry.is_emitted || (entry.is_flaggable && self.queues[queue].is_attached);
         if must && !redelivered {
             return Some("it was delivered before and is not flagged".to_owned());
@@ -203,6 +209,10 @@ impl Oracle {
         let Some(message) = self.message(number).filter(|message| message.is_acked()) else {
             return false;
         };
+        // Of a queue that dead-letters they go after the others have come.
+        if spec.dead_letters() {
+            return false;
+        }
         if spec.rejects || entry.is_emitted || (spec.length_max, spec.bytes_max) == (None, None) {
             return false;
         }
@@ -226,24 +236,44 @@ impl Oracle {
             || spec.bytes_max.is_some_and(|max| count > 0 && bytes > max)
     }
 
-    /// An earlier message of the same channel that should have gone out first.
+    /// A message that should have gone out first: an earlier one of the same channel, or one of
+    /// a higher priority.
     fn overtaken(
         &self,
         queue: QueueNumber,
         number: body::MessageNumber,
     ) -> Option<body::MessageNumber> {
-        let group = self.message(number)?.group;
+        if source_of(queue).is_some() {
+            return None;
+        }
+        let (group, priority) = self.rank(queue, number)?;
+        let comes_first = |other: body::MessageNumber| {
+            self.rank(queue, other)
+                .is_some_and(|(other_group, other_priority)| {
+                    let is_earlier = other < number && other_group == group;
+                    other_priority > priority || (is_earlier && other_priority == priority)
+                })
+        };
+        let is_prior = QUEUES[queue].priority_max > 0;
+        let end = if is_prior { u64::MAX } else { number };
         let earlier = self.queues[queue]
             .entries
-            .range(..number)
+            .range(..end)
             .find(|(earlier, entry)| {
-                entry.out.is_none()
-                    && self
-                        .message(**earlier)
-                        .is_some_and(|message| message.group == group)
-                    && self.is_owed(queue, **earlier)
+                entry.out.is_none() && comes_first(**earlier) && self.is_owed(queue, **earlier)
             });
         earlier.map(|(earlier, _)| *earlier)
+    }
+
+    /// What decides the order of messages in that queue: who sent it, and its priority there.
+    pub(super) fn rank(
+        &self,
+        queue: QueueNumber,
+        number: body::MessageNumber,
+    ) -> Option<((u64, u16), u8)> {
+        let message = self.message(number)?;
+        let priority = message.priority.min(QUEUES[queue].priority_max);
+        Some((message.group, priority))
     }
 
     fn found_empty(&mut self, key: ChannelKey) {

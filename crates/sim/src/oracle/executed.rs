@@ -3,10 +3,18 @@
 use menzil_core::{ChannelKey, Command, Request};
 use menzil_model::ConnectionId;
 
-use super::model::{Belief, Entry, Transaction};
+use super::model::{Belief, Entry, MessageModel, Transaction};
 use super::{Awaited, ChannelModel, Oracle};
 use crate::body::MessageNumber;
 use crate::catalogue::{QUEUES, QueueNumber, queue_number};
+
+/// What a client says of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Acknowledge,
+    Reject,
+    Requeue,
+}
 
 impl Oracle {
     /// The node is about to execute a command.
@@ -46,13 +54,20 @@ impl Oracle {
             Request::Ack {
                 delivery_tag,
                 multiple,
-            } => self.settled_tags(key, delivery_tag.0, *multiple, false),
+            } => self.settled_tags(key, delivery_tag.0, *multiple, Verdict::Acknowledge),
             Request::Reject {
                 delivery_tag,
                 multiple,
                 requeue,
                 ..
-            } => self.settled_tags(key, delivery_tag.0, *multiple, *requeue),
+            } => {
+                let verdict = if *requeue {
+                    Verdict::Requeue
+                } else {
+                    Verdict::Reject
+                };
+                self.settled_tags(key, delivery_tag.0, *multiple, verdict);
+            }
             Request::Recover { .. } => self.give_back(key),
             Request::Get { queue, no_ack } => {
                 let queue = queue_number(queue.as_bytes());
@@ -74,9 +89,11 @@ impl Oracle {
             Request::TxCommit => self.commit(key),
             Request::TxRollback => self.on(key, |channel| {
                 let draft = channel.draft.replace(Transaction::default());
-                channel
-                    .rolled_back
-                    .extend(draft.unwrap_or_default().settles);
+                let Transaction {
+                    settles, rejects, ..
+                } = draft.unwrap_or_default();
+                channel.rolled_back.extend(settles);
+                channel.rolled_back.extend(rejects);
             }),
             Request::QueueDeclare(_)
             | Request::QueueDelete { .. }
@@ -135,37 +152,55 @@ impl Oracle {
         message.executed = executed;
         let message = message.clone();
         for queue in message.targets.iter().copied() {
-            let spec = QUEUES[queue];
             let model = &mut self.queues[queue];
             model.count += 1;
             model.bytes += message.length as u64;
-            let entry = Entry {
-                durable: message.persistent && spec.durable,
-                belief: if message.confirm && (message.is_routed || spec.durable) {
-                    Belief::Live
-                } else {
-                    Belief::Maybe
-                },
-                is_settled: false,
-                out: None,
-                is_emitted_now: false,
-                is_emitted: false,
-                is_seen: false,
-                is_flaggable: false,
-                is_recovered: false,
-                expires_at: [spec.ttl_ms, message.ttl_ms]
-                    .into_iter()
-                    .flatten()
-                    .min()
-                    .map(|ttl| now + ttl),
-                count: model.count,
-                bytes: model.bytes,
-            };
-            model.entries.insert(number, entry);
+            self.enter_queue(&message, (queue, number), now, false);
         }
     }
 
-    fn settled_tags(&mut self, key: ChannelKey, tag: u64, multiple: bool, requeue: bool) {
+    /// The message takes its place in a queue, or may as a dead letter.
+    fn enter_queue(
+        &mut self,
+        message: &MessageModel,
+        (queue, number): (QueueNumber, MessageNumber),
+        now: u64,
+        is_potential: bool,
+    ) {
+        let spec = QUEUES[queue];
+        // A letter has no expiration of its own any more, and who knows when it comes.
+        let own_ttl = message.ttl_ms.filter(|_| !is_potential);
+        let ttl = [spec.ttl_ms, own_ttl].into_iter().flatten().min();
+        let may_expire_at = ttl.map(|ttl| now + ttl);
+        let model = &mut self.queues[queue];
+        let entry = Entry {
+            durable: message.persistent && spec.durable,
+            belief: if message.confirm && (message.is_routed || spec.durable) {
+                Belief::Live
+            } else {
+                Belief::Maybe
+            },
+            is_settled: false,
+            out: None,
+            is_emitted_now: false,
+            is_emitted: false,
+            is_seen: false,
+            is_flaggable: false,
+            is_recovered: false,
+            is_potential,
+            is_rejected: false,
+            expires_at: may_expire_at.filter(|_| !is_potential),
+            may_expire_at,
+            count: model.count,
+            bytes: model.bytes,
+        };
+        model.entries.insert(number, entry);
+        for target in spec.letters {
+            self.enter_queue(message, (*target, number), now, true);
+        }
+    }
+
+    fn settled_tags(&mut self, key: ChannelKey, tag: u64, multiple: bool, verdict: Verdict) {
         let Some(channel) = self.channels.get_mut(&key) else {
             return;
         };
@@ -179,15 +214,19 @@ impl Oracle {
             .iter()
             .filter_map(|tag| channel.out.remove(tag))
             .collect();
+        let dies = |queue: QueueNumber| verdict == Verdict::Reject && QUEUES[queue].dead_letters();
         if let Some(draft) = &mut channel.draft {
-            draft.settles.extend(places);
+            let (rejects, settles): (Vec<_>, Vec<_>) =
+                places.into_iter().partition(|(queue, _)| dies(*queue));
+            draft.settles.extend(settles);
+            draft.rejects.extend(rejects);
             return;
         }
         for (queue, number) in places {
-            if requeue {
-                self.returned_to(queue, number);
-            } else {
-                self.settle(queue, number);
+            match verdict {
+                Verdict::Requeue => self.returned_to(queue, number),
+                Verdict::Reject if dies(queue) => self.reject(queue, number),
+                Verdict::Reject | Verdict::Acknowledge => self.settle(queue, number),
             }
             if is_waiting && self.settled.back() == Some(&(self.executed, queue, number)) {
                 // Behind a get that waits for the journal: who knows before what it is written.
@@ -212,6 +251,15 @@ impl Oracle {
         }
     }
 
+    /// The entry is going to be a dead letter: from now on it is on its way.
+    fn reject(&mut self, queue: QueueNumber, number: MessageNumber) {
+        if let Some(entry) = self.queues[queue].entries.get_mut(&number) {
+            entry.out = None;
+            entry.is_settled = true;
+            entry.is_rejected = true;
+        }
+    }
+
     /// Everything that is out on the channel goes back.
     fn give_back(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(&key) else {
@@ -231,7 +279,8 @@ impl Oracle {
         channel.gets.clear();
         let draft = channel.draft.take().unwrap_or_default();
         let rolled_back = std::mem::take(&mut channel.rolled_back);
-        for (queue, number) in draft.settles.into_iter().chain(rolled_back) {
+        let held = draft.settles.into_iter().chain(draft.rejects);
+        for (queue, number) in held.chain(rolled_back) {
             self.returned_to(queue, number);
         }
     }
@@ -258,10 +307,21 @@ impl Oracle {
             .filter(|(_, entry)| entry.out.is_none() && !entry.is_settled)
             .map(|(number, _)| *number)
             .collect();
+        // What is to be a dead letter is not purged; one that may have come is, if it has.
+        let (ready, unsure): (Vec<_>, Vec<_>) = ready.into_iter().partition(|number| {
+            let entry = &self.queues[queue].entries[number];
+            let may_die = QUEUES[queue].dead_letters() && self.may_be_away(queue, entry);
+            !may_die && !entry.is_potential
+        });
         for number in &ready {
             if let Some(entry) = self.queues[queue].entries.get_mut(number) {
                 entry.belief = Belief::Maybe;
                 entry.is_settled = true;
+            }
+        }
+        for number in unsure {
+            if let Some(entry) = self.queues[queue].entries.get_mut(&number) {
+                entry.belief = Belief::Maybe;
             }
         }
         self.on(key, |channel| {
@@ -280,6 +340,9 @@ impl Oracle {
                 transaction.certain.push((queue, number));
             }
             self.settle(queue, number);
+        }
+        for (queue, number) in transaction.rejects.clone() {
+            self.reject(queue, number);
         }
         for number in transaction.publishes.clone() {
             self.enter(number);
@@ -324,6 +387,11 @@ impl Oracle {
         }
         self.settled
             .retain(|(executed, _, _)| *executed != transaction.executed);
+        for (queue, number) in &transaction.rejects {
+            if let Some(entry) = self.queues[*queue].entries.get_mut(number) {
+                entry.is_settled = false;
+            }
+        }
         for (queue, number) in &transaction.settles {
             let is_certain = transaction.certain.contains(&(*queue, *number));
             if let Some(entry) = self.queues[*queue].entries.get_mut(number) {

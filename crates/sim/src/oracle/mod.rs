@@ -7,6 +7,7 @@
 mod chaos;
 mod emitted;
 mod executed;
+mod letters;
 mod model;
 mod recovered;
 
@@ -55,6 +56,20 @@ struct ChannelModel {
     is_refused: bool,
 }
 
+/// A message that a client sends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    /// Client and channel number.
+    pub(crate) group: (u64, u16),
+    pub(crate) targets: &'static [QueueNumber],
+    pub(crate) atomic: bool,
+    pub(crate) persistent: bool,
+    pub(crate) length: usize,
+    pub(crate) ttl_ms: Option<u64>,
+    pub(crate) priority: u8,
+    pub(crate) confirm: bool,
+}
+
 /// What the run is worth, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -76,6 +91,8 @@ pub struct Tally {
     pub audits: u64,
     /// Places in queues compared in audits.
     pub audited: u64,
+    /// Deliveries of dead letters.
+    pub letters: u64,
 }
 
 impl Tally {
@@ -90,12 +107,15 @@ impl Tally {
         self.transactions += other.transactions;
         self.audits += other.audits;
         self.audited += other.audited;
+        self.letters += other.letters;
     }
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Oracle {
+    /// The later part of the catalogue is there.
+    later: bool,
     messages: Vec<MessageModel>,
     queues: Vec<QueueModel>,
     channels: BTreeMap<ChannelKey, ChannelModel>,
@@ -118,8 +138,9 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(later: bool) -> Self {
         Self {
+            later,
             messages: Vec::new(),
             queues: vec![QueueModel::default(); QUEUES.len()],
             channels: BTreeMap::new(),
@@ -163,27 +184,18 @@ impl Oracle {
     }
 
     /// A client sends a message. Returns its number.
-    #[expect(clippy::too_many_arguments, reason = "one message, told once")]
-    pub(crate) fn sent(
-        &mut self,
-        group: (u64, u16),
-        targets: &'static [QueueNumber],
-        atomic: bool,
-        persistent: bool,
-        length: usize,
-        ttl_ms: Option<u64>,
-        confirm: bool,
-    ) -> MessageNumber {
+    pub(crate) fn sent(&mut self, sent: &Sent) -> MessageNumber {
         self.moment += 1;
         self.tally.published += 1;
         self.messages.push(MessageModel {
-            group,
-            targets,
-            atomic,
-            persistent,
-            length,
-            ttl_ms,
-            confirm,
+            group: sent.group,
+            targets: sent.targets,
+            atomic: sent.atomic,
+            persistent: sent.persistent,
+            length: sent.length,
+            ttl_ms: sent.ttl_ms,
+            priority: sent.priority,
+            confirm: sent.confirm,
             is_routed: false,
             executed: 0,
             verdict: None,
@@ -228,7 +240,7 @@ impl Oracle {
                 break;
             }
             self.settled.pop_front();
-            self.queues[queue].bury(number);
+            self.bury_for_good(queue, number);
             self.tally.settled += 1;
         }
     }
@@ -317,7 +329,7 @@ impl Oracle {
                     && *message_count > 0
                 {
                     for number in numbers {
-                        self.queues[queue].bury(number);
+                        self.bury_for_good(queue, number);
                     }
                 }
             }
@@ -435,24 +447,21 @@ impl Oracle {
 
     /// Whether a client may count on the entry being in the queue, out or not.
     fn is_owed(&self, queue: QueueNumber, number: MessageNumber) -> bool {
-        let Some(message) = self.message(number) else {
-            return false;
-        };
-        self.is_certain(queue, number)
-            && (message.is_acked()
-                || self.queues[queue]
-                    .entries
-                    .get(&number)
-                    .is_some_and(|entry| entry.is_recovered))
+        self.is_certain(queue, number) && self.is_promised(queue, number)
+    }
+
+    /// Whether a client may count on the message, or a recovery has found it.
+    fn is_promised(&self, queue: QueueNumber, number: MessageNumber) -> bool {
+        let entry = self.queues[queue].entries.get(&number);
+        self.message(number).is_some_and(MessageModel::is_acked)
+            || entry.is_some_and(|entry| entry.is_recovered)
     }
 
     /// Whether the entry is there if its message is.
     fn is_certain(&self, queue: QueueNumber, number: MessageNumber) -> bool {
         let model = &self.queues[queue];
         model.entries.get(&number).is_some_and(|entry| {
-            entry.belief == Belief::Live
-                && !self.is_expired(entry.expires_at)
-                && !model.may_be_dropped(queue, entry)
+            entry.belief == Belief::Live && !entry.is_potential && !self.may_be_away(queue, entry)
         })
     }
 }

@@ -19,6 +19,7 @@ pub(crate) struct MessageModel {
     pub(super) length: usize,
     /// Its own time to live, from the moment it enters a queue.
     pub(super) ttl_ms: Option<u64>,
+    pub(super) priority: u8,
     pub(super) confirm: bool,
     /// It was routed while every queue of the catalogue was there.
     pub(super) is_routed: bool,
@@ -68,7 +69,14 @@ pub(super) struct Entry {
     pub(super) is_flaggable: bool,
     /// A recovery has found it.
     pub(super) is_recovered: bool,
+    /// A dead letter that may come, or be there: nobody has seen it.
+    pub(super) is_potential: bool,
+    /// A consumer has rejected it, in this life of the node or an earlier one.
+    pub(super) is_rejected: bool,
+    /// It is gone from then on.
     pub(super) expires_at: Option<u64>,
+    /// It may be gone from then on.
+    pub(super) may_expire_at: Option<u64>,
     /// Entries, and bytes, that entered the queue up to this one.
     pub(super) count: u64,
     pub(super) bytes: u64,
@@ -97,6 +105,12 @@ impl QueueModel {
         }
     }
 
+    /// Whether a letter may come there, and has not been seen.
+    pub(super) fn is_only_possible(&self, number: MessageNumber) -> bool {
+        let entry = self.entries.get(&number);
+        entry.is_some_and(|entry| entry.is_potential)
+    }
+
     /// Whether a length limit may have dropped the entry.
     pub(super) fn may_be_dropped(&self, queue: QueueNumber, entry: &Entry) -> bool {
         let spec = QUEUES[queue];
@@ -120,6 +134,8 @@ const LARGEST: u64 = 16 << 10;
 pub(super) struct Transaction {
     pub(super) publishes: Vec<MessageNumber>,
     pub(super) settles: Vec<(QueueNumber, MessageNumber)>,
+    /// Rejected in queues that dead-letter: moved after the commit, each by itself.
+    pub(super) rejects: Vec<(QueueNumber, MessageNumber)>,
     /// Of the settles, those that were certainly there before.
     pub(super) certain: Vec<(QueueNumber, MessageNumber)>,
     pub(super) executed: u64,

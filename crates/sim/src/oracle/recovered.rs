@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Oracle;
 use super::chaos::Thing;
-use super::model::Belief;
+use super::model::{Belief, Entry};
 use crate::body::MessageNumber;
-use crate::catalogue::{QUEUES, QueueNumber};
+use crate::catalogue::{QUEUES, QueueNumber, queues, source_of};
 
 /// A disk as a new node sees it.
 #[derive(Clone, Debug, Default)]
@@ -31,13 +31,14 @@ impl Oracle {
             return self.fail(trouble.clone());
         }
         self.audit_things(recovered);
-        for (queue, spec) in QUEUES.iter().enumerate() {
+        for (queue, spec) in queues(self.later).iter().enumerate() {
             if spec.durable {
                 self.audit_queue(queue, recovered, for_good);
             } else if recovered.queues.contains_key(&queue) {
                 self.fail(format!("transient queue {} is there", spec.name));
             }
         }
+        self.audit_letters(recovered);
         self.audit_fan_out(recovered);
         self.audit_transactions(recovered);
         if for_good && self.failure.is_none() {
@@ -62,7 +63,8 @@ impl Oracle {
             return self.fail(format!("lost: queue {name}"));
         };
         self.tally.audited += found.len() as u64;
-        let mut last: BTreeMap<(u64, u16), MessageNumber> = BTreeMap::new();
+        let mut last = BTreeMap::new();
+        let mut lowest = u8::MAX;
         let mut seen = BTreeSet::new();
         for (number, redelivered) in found {
             if !seen.insert(*number) {
@@ -74,25 +76,66 @@ impl Oracle {
             let Some(message) = self.message(*number) else {
                 continue;
             };
-            let before = last.insert(message.group, *number).unwrap_or_default();
-            if before > *number {
+            if source_of(queue).is_some() {
+                continue;
+            }
+            let priority = message.priority.min(QUEUES[queue].priority_max);
+            if std::mem::replace(&mut lowest, priority) < priority {
+                return self.fail(format!(
+                    "queue {name} has message {number} behind one of a lower priority"
+                ));
+            }
+            let before = last.insert((message.group, priority), *number);
+            if let Some(before) = before.filter(|before| before > number) {
                 return self.fail(format!(
                     "queue {name} has message {before} before message {number} of one channel"
                 ));
             }
         }
-        let lost = self.queues[queue]
-            .entries
-            .iter()
-            .filter(|(number, entry)| entry.durable && !seen.contains(number))
-            .map(|(number, _)| *number)
-            .find(|number| self.is_owed(queue, *number));
-        if let Some(number) = lost {
-            let entry = &self.queues[queue].entries[&number];
-            self.fail(format!(
-                "lost: message {number} of queue {name} ({entry:?})"
-            ));
+    }
+
+    /// Everything that clients may count on is in its queue or in those of its letters.
+    fn audit_letters(&mut self, recovered: &Recovered) {
+        let found: Vec<BTreeSet<MessageNumber>> = (0..QUEUES.len())
+            .map(|queue| found_in(recovered, queue).map(|(n, _)| *n).collect())
+            .collect();
+        let is_found = |queue: QueueNumber, number: MessageNumber| found[queue].contains(&number);
+        for queue in 0..QUEUES.len() {
+            let twice = found[queue].iter().find_map(|number| {
+                let other = Self::found_on_the_way(queue, *number, &is_found)?;
+                Some((*number, other))
+            });
+            if let Some((number, other)) = twice {
+                let (one, other) = (QUEUES[queue].name, QUEUES[other].name);
+                return self.fail(format!(
+                    "doubled: message {number} in queue {one} and, as its dead letter, in {other}"
+                ));
+            }
+            if let Some(why) = self.lost_from(queue, |entry| entry.durable, &is_found) {
+                return self.fail(why);
+            }
         }
+    }
+
+    /// What is neither there nor where its letters go.
+    fn lost_from(
+        &self,
+        queue: QueueNumber,
+        counts: impl Fn(&Entry) -> bool,
+        is_found: &dyn Fn(QueueNumber, MessageNumber) -> bool,
+    ) -> Option<String> {
+        let entries = self.queues[queue].entries.iter();
+        let mut promised = entries
+            .filter(|(_, entry)| counts(entry) && !entry.is_potential)
+            .map(|(number, _)| *number)
+            .filter(|number| self.is_promised(queue, *number));
+        let (number, lacking) =
+            promised.find_map(|number| Some((number, self.missing(queue, number, is_found)?)))?;
+        let entry = self.queues[lacking].entries.get(&number);
+        let (name, lacking) = (QUEUES[queue].name, QUEUES[lacking].name);
+        Some(format!(
+            "lost: message {number} of queue {name} is not in {lacking} ({entry:?})"
+        ))
     }
 
     /// Why that entry must not be there, or not like that.
@@ -112,6 +155,9 @@ impl Oracle {
         if !entry.durable {
             return Some("resurrected: it was transient".to_owned());
         }
+        if let Some(why) = self.letter_trouble(queue, number) {
+            return Some(why);
+        }
         if self.is_expired(entry.expires_at) {
             return Some("resurrected: it has expired".to_owned());
         }
@@ -119,9 +165,9 @@ impl Oracle {
             return Some("resurrected: the length limit dropped it".to_owned());
         }
         if for_good {
-            return self.flag_objection(queue, entry, redelivered);
+            return self.flag_objection(queue, number, entry, redelivered);
         }
-        if entry.is_seen && !redelivered {
+        if entry.is_seen && !redelivered && self.source_with(queue, number).is_none() {
             return Some("it was delivered and is not flagged redelivered".to_owned());
         }
         (redelivered && !entry.is_emitted && !self.queues[queue].is_attached)
@@ -207,53 +253,66 @@ impl Oracle {
     /// The node goes on from there.
     fn resume(&mut self, recovered: &Recovered) {
         self.transactions.clear();
-        for (number, queue) in self.queues.iter_mut().enumerate() {
-            let found: BTreeSet<MessageNumber> = recovered
-                .queues
-                .get(&number)
-                .into_iter()
-                .flatten()
-                .map(|(number, _)| *number)
-                .collect();
-            let lost: Vec<_> = queue
-                .entries
-                .keys()
-                .filter(|number| !found.contains(number))
-                .copied()
-                .collect();
-            for number in lost {
-                queue.bury(number);
+        let found: Vec<BTreeSet<MessageNumber>> = (0..QUEUES.len())
+            .map(|queue| found_in(recovered, queue).map(|(n, _)| *n).collect())
+            .collect();
+        let is_found = |queue: QueueNumber, number: MessageNumber| found[queue].contains(&number);
+        // Sources come before what their letters go to.
+        for queue in 0..QUEUES.len() {
+            let numbers: Vec<_> = self.queues[queue].entries.keys().copied().collect();
+            for number in numbers {
+                self.resume_entry(queue, number, &is_found);
             }
-            for entry in queue.entries.values_mut() {
-                entry.belief = Belief::Live;
-                entry.is_settled = false;
-                entry.is_recovered = true;
-            }
+        }
+    }
+
+    /// An entry that was found is there. A letter that the audit found may not have moved yet in
+    /// the node that goes on, and one that it did not find may come.
+    fn resume_entry(
+        &mut self,
+        queue: QueueNumber,
+        number: MessageNumber,
+        is_found: &dyn Fn(QueueNumber, MessageNumber) -> bool,
+    ) {
+        let is_here = is_found(queue, number);
+        let letters = QUEUES[queue].letters;
+        let may_move = Self::found_on_the_way(queue, number, is_found).is_some()
+            && (letters.iter()).any(|target| self.queues[*target].is_only_possible(number));
+        let source = self.source_with(queue, number);
+        if !is_here && !may_move && source.is_none() {
+            return self.queues[queue].bury(number);
+        }
+        let Some(entry) = self.queues[queue].entries.get_mut(&number) else {
+            return;
+        };
+        entry.belief = Belief::Live;
+        entry.is_settled = false;
+        entry.is_recovered = is_here || may_move;
+        entry.is_rejected &= !is_here;
+        if source.is_some() {
+            entry.is_potential = true;
+            (entry.is_seen, entry.is_emitted) = (false, false);
         }
     }
 
     /// Everything that is left is taken out of a node that lives: compares it with what must be
     /// there, transient or not.
     pub(crate) fn check_drained(&mut self) {
-        let lost = (0..QUEUES.len()).find_map(|queue| {
-            let owed = |number: &&MessageNumber| self.is_owed(queue, **number);
-            self.queues[queue]
-                .entries
-                .keys()
-                .find(owed)
-                .map(|number| (queue, *number))
-        });
-        if let Some((queue, number)) = lost {
-            let name = QUEUES[queue].name;
-            let entry = &self.queues[queue].entries[&number];
-            self.fail(format!(
-                "lost: message {number} of queue {name} at the end ({entry:?})"
-            ));
+        let lost =
+            (0..QUEUES.len()).find_map(|queue| self.lost_from(queue, |_| true, &|_, _| false));
+        if let Some(lost) = lost {
+            self.fail(format!("at the end {lost}"));
         }
     }
 }
 
+fn found_in(
+    recovered: &Recovered,
+    queue: QueueNumber,
+) -> impl Iterator<Item = &(MessageNumber, bool)> {
+    recovered.queues.get(&queue).into_iter().flatten()
+}
+
 fn is_in(recovered: &Recovered, queue: QueueNumber, number: MessageNumber) -> bool {
-    let found = recovered.queues.get(&queue).map_or(&[][..], Vec::as_slice);
-    found.iter().any(|(found, _)| *found == number)
+    found_in(recovered, queue).any(|(found, _)| *found == number)
 }

@@ -186,3 +186,49 @@ fn a_deletion_clears_a_slice_away_and_acts_at_once() {
     topology.check_invariants();
     assert_eq!(reached(&topology, 2, "7", None), [2]);
 }
+
+#[test]
+fn bindings_that_stand_at_many_places_are_cleared_away_fewer_at_once() {
+    let mut topology = Topology::default();
+    topology.declare_exchange(exchange(1, "x", ExchangeKind::Topic));
+    topology.declare_queue_name(Name::from("q"), QueueId(1));
+    let bindings = 50;
+    for number in 0..bindings {
+        let pattern = "a.#.".repeat(60) + &number.to_string();
+        topology.bind(to_queue(1, 1, &pattern, Table::empty()));
+    }
+    topology.delete_exchange(ExchangeId(1));
+    let mut calls = 1;
+    while topology.is_behind() {
+        topology.clear_away();
+        calls += 1;
+    }
+    assert_eq!(
+        calls,
+        bindings + 1,
+        "one binding in each, then the exchange"
+    );
+}
+
+#[test]
+fn who_deletes_many_exchanges_at_once_clears_little_of_each_away() {
+    let mut topology = Topology::default();
+    topology.declare_queue_name(Name::from("q"), QueueId(1));
+    let exchanges = 100;
+    for id in 1..=exchanges {
+        let name = Name::new(id.to_string().as_bytes()).unwrap();
+        topology.declare_exchange(ExchangeDefinition {
+            name,
+            ..exchange(id, "", ExchangeKind::Direct)
+        });
+        for key in 0..10 {
+            topology.bind(to_queue(id, 1, &key.to_string(), Table::empty()));
+        }
+    }
+    for id in 1..=exchanges {
+        topology.delete_exchange(ExchangeId(id));
+    }
+    assert_eq!(topology.binding_count(), 0);
+    assert!(topology.bindings.len() >= 800, "2 of 10 for each deletion");
+    topology.check_invariants();
+}

@@ -4,7 +4,7 @@ use menzil_core::PolicyRequest;
 use menzil_model::fact::PolicyDefinition;
 use menzil_model::{Name, Value};
 
-use super::{exchange_name, overflow_name};
+use super::{exchange_name, overflow_name, retry_name};
 use crate::plan::{Pattern, Policy};
 use crate::support::{arguments, name};
 
@@ -29,6 +29,10 @@ pub(super) fn definition(policy: &Policy) -> PolicyDefinition {
         ),
         ("dead-letter-routing-key", says.dead_key.map(text)),
         ("delivery-limit", says.failures.map(Value::I64)),
+        ("consumer-timeout", says.timeout.map(number)),
+        ("delayed-retry-type", says.retry.map(retry_name)),
+        ("delayed-retry-min", says.retry_min.map(number)),
+        ("delayed-retry-max", says.retry_max.map(number)),
         ("layered", policy.is_layered.then_some(Value::Bool(true))),
     ];
     let said = all.into_iter();

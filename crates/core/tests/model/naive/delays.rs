@@ -1,8 +1,8 @@
 //! What waits in exchanges, as one list.
 
-use super::Host;
 use super::letter::Letter;
-use crate::plan::{Exchange, To};
+use super::{Host, Taken};
+use crate::plan::{Exchange, Overflow, To};
 
 /// A message that an exchange keeps until it is due. It is on disk, whatever it says.
 #[derive(Clone, Debug)]
@@ -62,7 +62,15 @@ impl Host {
         let mut letter = self.waiting.remove(at).letter;
         letter.delay = letter.delay.map(|delay| -delay);
         let targets = self.route(exchange, &letter.key);
+        self.is_refused_when_due |= targets.iter().any(|queue| self.leaves(*queue, &letter));
         self.put(&targets, &letter);
+    }
+
+    /// Whether a queue refuses it, and it waits for that one.
+    fn leaves(&self, queue: u8, letter: &Letter) -> bool {
+        let settings = &self.queues[&queue].settings;
+        let dies = settings.overflow == Overflow::RejectDead && settings.dead.is_some();
+        !dies && matches!(self.verdict(queue, letter, &[]), Taken::Refused)
     }
 
     pub(super) fn cancel_delay(&mut self, nth: u64) {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::Host;
-use crate::plan::{Arguments, Exchange, Overflow, Pattern, Policy, Says};
+use crate::plan::{Arguments, Exchange, Overflow, Pattern, Policy, Retry, Says};
 
 /// What a queue is set to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,10 @@ pub(super) struct Settings {
     pub(super) expires: Option<u64>,
     pub(super) dead: Option<Dead>,
     pub(super) failures: Option<u64>,
+    pub(super) timeout: Option<u64>,
+    pub(super) retry: Retry,
+    pub(super) retry_min: Option<u64>,
+    pub(super) retry_max: Option<u64>,
 }
 
 /// Where what dies goes.
@@ -73,6 +77,13 @@ impl Host {
         let failures = users.say(|says| says.failures);
         let failures = stricter(failures, operators.say(|says| says.failures));
         let failures = stricter(own.failures.map(|most| most as i64), failures);
+        let retry = operators
+            .say(|says| says.retry)
+            .or_else(|| users.say(|says| says.retry))
+            .or(own.retry);
+        let of_operators = operators.say(|says| says.retry_min);
+        let retry_min = users.say(|says| says.retry_min).max(of_operators);
+        let retry_min = [own.retry_min, retry_min].into_iter().flatten().min();
         let own_overflow = (own.overflow != Overflow::DropHead).then_some(own.overflow);
         let overflow = own_overflow
             .or_else(|| operators.say(|says| says.overflow))
@@ -89,6 +100,10 @@ impl Host {
             expires: lowest(own.expires, |says| says.expires),
             dead: exchange.map(|exchange| Dead { exchange, key }),
             failures: failures.and_then(|most| u64::try_from(most).ok()),
+            timeout: lowest(own.timeout, |says| says.timeout),
+            retry: retry.unwrap_or_default(),
+            retry_min,
+            retry_max: lowest(own.retry_max, |says| says.retry_max),
         }
     }
 
