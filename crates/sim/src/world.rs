@@ -85,8 +85,6 @@ pub(crate) struct World {
     fetches: u64,
     /// A write or sync is going to fail.
     pub(crate) is_doomed: bool,
-    /// Dead letters that the node said it could not store.
-    letters_refused: u64,
     /// The step at which a full disk has room again.
     pub(crate) full_until: Option<u64>,
 }
@@ -119,7 +117,6 @@ impl World {
             evacuated: 0,
             fetches: 0,
             is_doomed: false,
-            letters_refused: 0,
             full_until: None,
             scenario,
             prng,
@@ -171,10 +168,7 @@ impl World {
     /// Starts a node on the disk as it is.
     pub(crate) fn start(&mut self) {
         match Node::start(&self.disk, &self.scenario.node, self.now) {
-            Ok(node) => {
-                self.node = Some(node);
-                self.letters_refused = 0;
-            }
+            Ok(node) => self.node = Some(node),
             Err(why) => self.oracle.fail(format!("the node does not start: {why}")),
         }
     }
@@ -382,7 +376,6 @@ impl World {
             let what = "a record was released more often than it was needed";
             self.oracle.fail(what.to_owned());
         }
-        self.hear_of_letters();
         self.release();
         if is_split && self.step > 0 && self.prng.one_in(4) {
             self.imagine_crash();
@@ -511,18 +504,7 @@ impl World {
             &mut self.links,
             &mut self.trace,
         );
-        self.hear_of_letters();
         self.release();
-    }
-
-    /// A journal without room drops dead letters, and the node counts them. Any that were on
-    /// their way may be among them.
-    fn hear_of_letters(&mut self) {
-        let Some(node) = &self.node else { return };
-        let refused = node.shard.counters().dead_letters_refused;
-        if std::mem::replace(&mut self.letters_refused, refused) < refused {
-            self.oracle.letters_refused();
-        }
     }
 
     fn freeze(&mut self) {
@@ -728,8 +710,27 @@ impl World {
             }
         });
         self.settle_down();
+        // Dead letters that a queue or the disk refused are tried again each second.
+        for _ in 0..RETRIES_MAX {
+            if !self.has_dying() || self.oracle.failure().is_some() {
+                return;
+            }
+            self.now += 1000;
+            self.oracle.at(self.now);
+            self.settle_down();
+        }
+        self.oracle
+            .fail("dead letters wait, and nothing is in their way".to_owned());
+    }
+
+    fn has_dying(&self) -> bool {
+        let queues = self.node.as_ref().map(|node| node.shard.queues());
+        queues.is_some_and(|queues| queues.iter().any(|queue| queue.dying > 0))
     }
 }
+
+/// Seconds in which everything that waits must have gone.
+const RETRIES_MAX: usize = 100;
 
 fn client(number: u64, prng: &mut Prng) -> Client {
     const ROLES: [Role; 14] = [

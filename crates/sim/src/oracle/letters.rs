@@ -67,37 +67,6 @@ impl Oracle {
         self.letter_trouble(source, number)
     }
 
-    /// The journal had no room for letters: those that were on their way may be gone.
-    pub(crate) fn letters_refused(&mut self) {
-        for (queue, spec) in QUEUES.iter().enumerate() {
-            if !spec.dead_letters() || spec.at_least_once {
-                continue;
-            }
-            let dying: Vec<MessageNumber> = self.queues[queue]
-                .entries
-                .iter()
-                .filter(|(_, entry)| self.may_be_away(queue, entry))
-                .map(|(number, _)| *number)
-                .collect();
-            for number in dying {
-                self.doubt(queue, number);
-            }
-        }
-    }
-
-    /// Whatever of the message is there or on its way may be gone.
-    fn doubt(&mut self, queue: QueueNumber, number: MessageNumber) {
-        let Some(entry) = self.queues[queue].entries.get_mut(&number) else {
-            return;
-        };
-        entry.belief = Belief::Maybe;
-        for target in QUEUES[queue].letters {
-            if self.queues[*target].is_only_possible(number) {
-                self.doubt(*target, number);
-            }
-        }
-    }
-
     /// A letter is delivered: it has left where it came from, and is wherever it was to go.
     pub(super) fn letter_seen(&mut self, queue: QueueNumber, number: MessageNumber) {
         let entry = self.queues[queue].entries.get(&number);
