@@ -5,8 +5,7 @@
 use std::collections::VecDeque;
 
 use crate::log::Log;
-use crate::queue::{Form, Gone, Item, Page, needs_of};
-use crate::scratch::Shelved;
+use crate::queue::{Amended, Form, Gone, Item, Page, needs_of};
 
 /// Pages that are told of at once.
 const PAGES_AT_ONCE: usize = 512;
@@ -18,7 +17,7 @@ pub(crate) struct Releases {
     active: bool,
     /// Consecutive records, each needed by one entry less: the first, and how many.
     runs: Vec<(u64, u64)>,
-    pages: VecDeque<Shelved>,
+    pages: VecDeque<Amended>,
 }
 
 impl Releases {
@@ -66,7 +65,7 @@ impl Releases {
         }
         let slice = self.pages.len().min(PAGES_AT_ONCE);
         for page in self.pages.drain(..slice) {
-            page.packed().needs(&mut tell);
+            page.needs(&mut tell);
         }
         if self.pages.is_empty() && self.pages.capacity() > PAGES_AT_ONCE {
             self.pages = VecDeque::new();

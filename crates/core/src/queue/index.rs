@@ -31,6 +31,7 @@ use std::sync::Arc;
 use menzil_model::fact::{Packed, PackedSummary, Packing, Range, Ranges};
 use menzil_model::{Message, Sequence};
 
+use super::amended::ENTRY_PACKED_BYTES;
 use super::item::{Held, Item};
 use super::order::class_start;
 use super::page::{Form, Page};
@@ -174,8 +175,8 @@ impl Index {
     /// Bytes that the whole index takes in a checkpoint, about.
     pub(crate) fn packed_bytes(&self) -> u64 {
         let pages = self.pages.iter().map(|page| match &page.form {
-            Form::Packed(shelved) => shelved.bytes() + 16,
-            Form::Plain(entries) => entries.len() as u64 * PLAIN_PACKED_BYTES,
+            Form::Packed(page) => page.bytes(),
+            Form::Plain(entries) => entries.len() as u64 * ENTRY_PACKED_BYTES,
         });
         let plain = self.head.len() + self.tail.len() + self.returned.len();
         let plain = plain as u64 + self.unsettled.len() + 2 * self.delayed_count();
@@ -186,7 +187,7 @@ impl Index {
         };
         // Those that came back say so once more.
         let returned = self.returned.len() as u64;
-        pages.sum::<u64>() + tail + (plain + returned) * PLAIN_PACKED_BYTES
+        pages.sum::<u64>() + tail + (plain + returned) * ENTRY_PACKED_BYTES
     }
 
     /// Puts an entry in its place, almost always the end. Its message stays in memory if it
@@ -614,7 +615,7 @@ impl Index {
     pub(crate) fn needs(&self, each: &mut dyn FnMut(u64, u64)) {
         for page in &self.pages {
             match &page.form {
-                Form::Packed(shelved) => shelved.packed().needs(each),
+                Form::Packed(page) => page.needs(each),
                 Form::Plain(entries) => entries.iter().for_each(|held| needs_of(&held.item, each)),
             }
         }
@@ -662,9 +663,6 @@ impl Index {
         }
     }
 }
-
-/// Bytes that an entry takes in a packed page at the most, mostly.
-const PLAIN_PACKED_BYTES: u64 = 24;
 
 /// Bytes that a page takes beyond those of the packed tail that it was, at the most.
 const TAIL_OVERHEAD_BYTES: u64 = 80;

@@ -1,5 +1,6 @@
 //! One queue: its settings, its order, its consumers.
 
+mod amended;
 mod consume_arguments;
 mod dying;
 mod groups;
@@ -31,6 +32,7 @@ use crate::store::{Retention, Store};
 use mark::Marks;
 use moved::Moved;
 
+pub(crate) use amended::Amended;
 pub(crate) use consume_arguments::ConsumeArguments;
 pub(crate) use dying::Dying;
 pub(crate) use groups::{Group, Groups, Next};

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use menzil_model::Sequence;
 use menzil_model::fact::{Packed, PackedSummary};
 
+use super::amended::Amended;
 use super::item::{Held, Item};
-use crate::scratch::{Shelf, Shelved};
+use crate::scratch::Shelf;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -30,7 +31,7 @@ pub(crate) struct Page {
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
     /// All can be read from the journal and none is here.
-    Packed(Shelved),
+    Packed(Amended),
     /// Some have their message with them.
     Plain(Arc<Vec<Held>>),
 }
@@ -73,7 +74,7 @@ impl Page {
             body_bytes: summary.body_bytes,
             expires_first: summary.expires_first,
             content_bytes: 0,
-            form: Form::Packed(shelf.put(packed)),
+            form: Form::Packed(Amended::new(packed, shelf)),
         }
     }
 
@@ -84,13 +85,14 @@ impl Page {
 
     /// Takes the entries out, for who puts the page together anew.
     pub(crate) fn take_entries(&mut self, durable: bool) -> Vec<Held> {
+        let count = usize::try_from(self.count).unwrap_or_default();
         match &mut self.form {
-            Form::Packed(shelved) => {
-                let packed = shelved.packed();
-                let entries = packed.entries();
+            Form::Packed(page) => {
+                let mut entries = Vec::with_capacity(count);
+                page.for_each(|entry| {
+                    entries.push(Held::new(Item::unpacked(entry, durable), None));
+                });
                 entries
-                    .map(|entry| Held::new(Item::unpacked(entry, durable), None))
-                    .collect()
             }
             Form::Plain(entries) => Arc::unwrap_or_clone(std::mem::take(entries)),
         }
@@ -100,12 +102,9 @@ impl Page {
     pub(crate) fn open_behind(self, list: &mut VecDeque<Held>, durable: bool) {
         list.reserve(usize::try_from(self.count).unwrap_or_default());
         match self.form {
-            Form::Packed(shelved) => list.extend(
-                shelved
-                    .packed()
-                    .entries()
-                    .map(|entry| Held::new(Item::unpacked(entry, durable), None)),
-            ),
+            Form::Packed(page) => page.for_each(|entry| {
+                list.push_back(Held::new(Item::unpacked(entry, durable), None));
+            }),
             Form::Plain(entries) => list.extend(Arc::unwrap_or_clone(entries)),
         }
     }
@@ -113,10 +112,10 @@ impl Page {
     /// The entries, to look at.
     pub(crate) fn items(&self, durable: bool) -> Box<dyn Iterator<Item = Item> + '_> {
         match &self.form {
-            Form::Packed(shelved) => {
-                let packed = shelved.packed();
-                let items = packed.entries().map(|entry| Item::unpacked(entry, durable));
-                Box::new(items.collect::<Vec<_>>().into_iter())
+            Form::Packed(page) => {
+                let mut items = Vec::new();
+                page.for_each(|entry| items.push(Item::unpacked(entry, durable)));
+                Box::new(items.into_iter())
             }
             Form::Plain(entries) => Box::new(entries.iter().map(|held| held.item)),
         }
@@ -124,8 +123,8 @@ impl Page {
 
     /// It is wanted soon.
     pub(crate) fn announce(&self) {
-        if let Form::Packed(shelved) = &self.form {
-            shelved.announce();
+        if let Form::Packed(page) = &self.form {
+            page.announce();
         }
     }
 }

@@ -155,7 +155,7 @@ impl FrozenQueue {
 
 fn pack(page: Form) -> Option<Packed> {
     match page {
-        Form::Packed(shelved) => Some(shelved.packed()),
+        Form::Packed(page) => page.packed(),
         Form::Plain(entries) => {
             let durable = entries.iter().filter(|held| held.item.durable);
             let stored: Vec<StoredEntry> = durable.map(|held| held.item.to_stored()).collect();

@@ -1,4 +1,5 @@
-//! Entries on their way into a page: the end of a queue that only grows.
+//! Entries on their way into a page: the end of a queue that only grows, or what was put between
+//! the entries of a page.
 //!
 //! They are told one after the other by what is new of each. One of which nothing is new (the
 //! next sequence, as many records on as the last one, of the same size) is only counted, so that
@@ -10,7 +11,8 @@
 //!       | REPEAT varint(count)          rows of which nothing is new
 //! ```
 //!
-//! Invariant: sequences ascend. The bytes are of this process alone.
+//! They may come in any order; in that of their sequences they are a page. The bytes are of this
+//! process alone.
 
 use super::packed::{Expiry, PackWriter};
 use super::runs::{unzigzag, zigzag};
@@ -18,7 +20,7 @@ use super::{Chunks, Extent, Origin, Packed, StoredEntry};
 use crate::Sequence;
 use crate::wire::{Reader, Writer};
 
-/// The sequence is not the next one: by how many it is on.
+/// The sequence is not the next one: by how many it is on, or back.
 const SEQUENCE: u8 = 1;
 /// The record is not as many on as the last one was: by how many it is.
 const RECORD: u8 = 2;
@@ -59,7 +61,7 @@ struct Last {
 }
 
 impl Packing {
-    /// Adds an entry whose sequence is above all others.
+    /// Adds an entry.
     #[inline]
     pub fn add(&mut self, entry: &StoredEntry) {
         let flags = self.news(entry);
@@ -109,7 +111,7 @@ impl Packing {
                 rows.put_varint(value);
             }
         };
-        put(SEQUENCE, entry.sequence.0.wrapping_sub(last.sequence));
+        put(SEQUENCE, zigzag(last.sequence, entry.sequence.0));
         put(RECORD, zigzag(last.record, entry.origin.index));
         put(BODY, extent.body_bytes);
         put(AROUND, zigzag(extent.body_bytes, extent.total_bytes));
@@ -137,7 +139,7 @@ impl Packing {
         self.count == 0
     }
 
-    /// The last sequence.
+    /// The sequence of the last one.
     pub fn last(&self) -> Option<Sequence> {
         (!self.is_empty()).then_some(Sequence(self.last.sequence))
     }
@@ -160,7 +162,7 @@ impl Packing {
         self.last = Last::default();
     }
 
-    /// The entries, in order.
+    /// The entries, in the order in which they were added.
     pub fn entries(&self) -> impl Iterator<Item = StoredEntry> + '_ {
         let mut rows = Rows::of(self);
         let mut left = 0;
@@ -174,7 +176,7 @@ impl Packing {
         })
     }
 
-    /// All of them as a page; `None` of none.
+    /// All of them, whose sequences ascend, as a page; `None` of none.
     pub fn pack(&self) -> Option<Packed> {
         let mut writer = PackWriter::default();
         let mut rows = Rows::of(self);
@@ -190,6 +192,7 @@ impl Packing {
 /// What is new of an entry.
 #[derive(Clone, Copy, Debug)]
 struct Row {
+    /// As [`zigzag`] tells it.
     sequence_step: u64,
     part: u32,
     chunks: (u32, u64),
@@ -198,12 +201,15 @@ struct Row {
 impl Default for Row {
     fn default() -> Self {
         Self {
-            sequence_step: 1,
+            sequence_step: NEXT,
             part: 0,
             chunks: (0, 0),
         }
     }
 }
+
+/// The step to the next sequence.
+const NEXT: u64 = 2;
 
 /// Reads rows.
 struct Rows<'a> {
@@ -256,7 +262,7 @@ impl<'a> Rows<'a> {
     /// The next entry, of which no more is new than the row says.
     fn entry(&mut self, row: Row) -> StoredEntry {
         let last = &mut self.last;
-        last.sequence = last.sequence.wrapping_add(row.sequence_step);
+        last.sequence = unzigzag(last.sequence, row.sequence_step);
         last.record = unzigzag(last.record, last.record_symbol);
         let (count, first) = row.chunks;
         StoredEntry {

@@ -1,10 +1,11 @@
 //! Entries that go before others: the middle of the order.
 //!
 //! Where a sequence is a place (a priority, a time that is due) entries come in any order, but
-//! mostly to few spots: the end of each priority, or some seconds from now. A page that takes one
-//! in stays open, as a plain list, for the next one; the one that was longest without is packed
-//! again. A page that gets too large is split: where it grows at one spot just behind that, so
-//! that full pages are left behind, else in half.
+//! often to few spots: the end of each priority, or some seconds from now. So the first few that
+//! come to a page wait beside it, and the next one opens it: it becomes a plain list and stays
+//! that for those that follow. The page that was longest without is packed again. Where they come
+//! to any place a page is opened once for those few. A page that gets too large is split: where
+//! it grows at one spot just behind that, so that full pages are left behind, else in half.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,6 +21,13 @@ const OPEN_ENTRIES_MAX: u64 = 2048;
 
 /// Pages that may be open.
 const OPEN_PAGES_MAX: usize = 32;
+
+/// Of the entries of a page, which share may wait beside it: what they take is memory that stays
+/// taken while nothing comes.
+const BESIDE_SHARE: usize = 8;
+
+/// Entries that may wait beside the smallest page.
+const BESIDE_LEAST: usize = 2;
 
 /// Entries that the head may be asked to hold, whatever the size of a page: what two runs of
 /// fetching open.
@@ -91,6 +99,7 @@ impl Index {
     /// before, if that is open and grows there.
     fn insert_into_page(&mut self, at: usize, held: Held) {
         let (entries_max, sequence) = (2 * self.page_entries, held.sequence());
+        let beside_max = (self.page_entries / BESIDE_SHARE).max(BESIDE_LEAST);
         let is_behind = (self.pages.get(at)).is_some_and(|page| page.first > sequence);
         let before = at.checked_sub(1).filter(|_| is_behind);
         let has_room = |at: &usize| {
@@ -104,6 +113,11 @@ impl Index {
         };
         let known = opened.take(page.last);
         if known.is_none() {
+            if page.count < entries_max as u64 && page.has_room_beside(&held, beside_max) {
+                page.add_beside(&held);
+                self.opened = Some(opened);
+                return;
+            }
             self.close_some(&mut opened.0);
         }
         let Some(page) = self.pages.get_mut(at) else {
@@ -178,6 +192,12 @@ impl Index {
         assert!(known.len() <= OPEN_PAGES_MAX);
         let entries_max = 2 * self.page_entries as u64;
         assert!(self.pages.iter().all(|page| page.count <= entries_max));
+        let beside_max = (self.page_entries / BESIDE_SHARE).max(BESIDE_LEAST);
+        for page in &self.pages {
+            if let Form::Packed(page) = &page.form {
+                assert!(page.added_count() <= beside_max);
+            }
+        }
     }
 }
 
@@ -207,8 +227,23 @@ impl Page {
         }
     }
 
-    /// Puts an entry in; the page becomes a list. Returns the entry's place.
-    fn insert(&mut self, held: Held, durable: bool) -> usize {
+    /// Whether the entry can wait beside a page that is packed.
+    fn has_room_beside(&self, held: &Held, most: usize) -> bool {
+        match &self.form {
+            Form::Packed(page) => page.added_count() < most && Self::is_packable(held),
+            Form::Plain(_) => false,
+        }
+    }
+
+    /// Puts an entry beside the page.
+    fn add_beside(&mut self, held: &Held) {
+        self.count_in(held);
+        if let Form::Packed(page) = &mut self.form {
+            page.add(&held.item.to_stored());
+        }
+    }
+
+    fn count_in(&mut self, held: &Held) {
         self.count += 1;
         self.body_bytes += held.item.extent.body_bytes;
         self.content_bytes += held.held_bytes();
@@ -216,6 +251,11 @@ impl Page {
         self.expires_first = expiries.into_iter().flatten().min();
         self.first = self.first.min(held.sequence());
         self.last = self.last.max(held.sequence());
+    }
+
+    /// Puts an entry in; the page becomes a list. Returns the entry's place.
+    fn insert(&mut self, held: Held, durable: bool) -> usize {
+        self.count_in(&held);
         self.make_plain(durable);
         let Form::Plain(entries) = &mut self.form else {
             return 0;

@@ -296,7 +296,7 @@ fn reloaded(index: &Index) -> Result<Index, TestCaseError> {
         }
     };
     let first = pages.first().map(|form| match form {
-        Form::Packed(shelved) => shelved.packed().summary().first,
+        Form::Packed(page) => page.packed().unwrap().summary().first,
         Form::Plain(entries) => entries[0].sequence(),
     });
     let (before, after): (Vec<Item>, Vec<Item>) = plain
@@ -305,7 +305,7 @@ fn reloaded(index: &Index) -> Result<Index, TestCaseError> {
     load(Packed::pack(before.iter().map(|item| item.to_stored())));
     for form in pages {
         load(match form {
-            Form::Packed(shelved) => Some(shelved.packed()),
+            Form::Packed(page) => page.packed(),
             Form::Plain(entries) => {
                 let durable = entries.iter().filter(|held| held.item.durable);
                 let stored: Vec<_> = durable.map(|held| held.item.to_stored()).collect();
@@ -375,6 +375,35 @@ fn entries_of_any_order_are_kept_in_pages() {
         assert_eq!(item.sequence.0, expected);
         index.remove(item.sequence, &mut Left::default());
     }
+}
+
+/// Opening a page and packing it anew is what an entry costs that goes before others.
+#[test]
+fn the_first_entries_that_come_to_a_page_do_not_open_it() {
+    let mut index = Index::new(64, true, Shelf::new(None, u64::MAX));
+    for at in 0..6400 {
+        index.insert(item(100 * at, 100, None, true), None, 0);
+    }
+    let is_open = |page: &&Page| matches!(page.form, Form::Plain(_));
+    for beside in 1..=8 {
+        let places = (1..90).map(|page| 6400 * page + 1000 - 100 * beside + 50);
+        for place in places {
+            index.insert(item(place, 100, None, true), None, 0);
+        }
+        index.check_invariants();
+        assert_eq!(index.pages.iter().filter(is_open).count(), 0);
+    }
+    index.insert(item(6400 * 50 + 1, 100, None, true), None, 0);
+    index.check_invariants();
+    assert_eq!(index.pages.iter().filter(is_open).count(), 1);
+    assert!(index.has_ready(Sequence(6400 * 50 + 250)));
+    assert_eq!(
+        index.scan_from(Sequence(6400 * 40 + 201), 1)[0]
+            .item
+            .sequence
+            .0,
+        6400 * 40 + 250
+    );
 }
 
 /// As with priorities: the end of each of some classes.

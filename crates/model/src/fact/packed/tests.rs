@@ -123,6 +123,17 @@ proptest! {
     }
 
     #[test]
+    fn entries_that_are_added_in_any_order_come_back(
+        entries in entries().prop_shuffle(),
+    ) {
+        let mut packing = Packing::default();
+        for entry in &entries {
+            packing.add(entry);
+        }
+        prop_assert_eq!(packing.entries().collect::<Vec<_>>(), entries);
+    }
+
+    #[test]
     fn entries_come_back(entries in entries()) {
         let packed = Packed::pack(entries.iter().copied()).unwrap();
         prop_assert_eq!(packed.entries().collect::<Vec<_>>(), entries.clone());
