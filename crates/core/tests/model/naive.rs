@@ -129,6 +129,8 @@ pub(crate) struct Host {
     /// A queue refused a message that was due. It is not followed when that is tried again:
     /// `shard/due.rs` is about it.
     is_refused_when_due: bool,
+    /// Time passed, and leases that are over are to end.
+    leases_end: bool,
     policies: Vec<Policy>,
     /// Queues to which something came back.
     back: BTreeSet<u8>,
@@ -147,6 +149,8 @@ enum Source {
     Rest(u8),
     /// Consumers that hold something for too long.
     Late,
+    /// Queues that nobody used for too long: what is due may come before they go, or after.
+    Leases,
 }
 
 type Checked = Result<(), String>;
@@ -164,6 +168,7 @@ impl Host {
             refused: VecDeque::new(),
             waiting: Vec::new(),
             is_refused_when_due: false,
+            leases_end: false,
             policies: Vec::new(),
             back: BTreeSet::new(),
         };
@@ -469,7 +474,7 @@ impl Host {
             Step::Wait { milliseconds } => {
                 self.now += milliseconds;
                 self.expire();
-                self.end_leases();
+                self.leases_end = !self.ended_leases().is_empty();
                 Ok(())
             }
             Step::CancelDelay { nth } => {
@@ -949,6 +954,7 @@ impl Host {
             Source::Delay(exchange) => self.send_due(exchange),
             Source::Rest(queue) => self.end_rest(queue),
             Source::Late => return self.time_out(),
+            Source::Leases => self.end_leases(),
         }
         Ok(())
     }
@@ -974,19 +980,22 @@ impl Host {
         self.put(&targets, &letter);
     }
 
-    fn end_leases(&mut self) {
+    fn ended_leases(&self) -> Vec<u8> {
         let now = self.now;
         let ended = |queue: &Queue| {
             let lease = queue.settings.expires;
             queue.consumers.is_empty() && lease.is_some_and(|time| queue.used_at + time <= now)
         };
-        let gone: Vec<u8> = self
-            .queues
+        self.queues
             .iter()
             .filter(|(_, one)| ended(one))
             .map(|(id, _)| *id)
-            .collect();
-        for queue in gone {
+            .collect()
+    }
+
+    fn end_leases(&mut self) {
+        self.leases_end = false;
+        for queue in self.ended_leases() {
             self.queues.remove(&queue);
             self.bindings.retain(|(_, _, to)| *to != queue);
         }
@@ -1008,8 +1017,9 @@ impl Host {
         let due = self.due().into_iter().map(Source::Delay);
         let rested = self.rested().into_iter().map(Source::Rest);
         let late = (!self.late().is_empty()).then_some(Source::Late);
+        let leases = self.leases_end.then_some(Source::Leases);
         let all = dying.chain(refused).chain(due).chain(rested);
-        all.chain(late).collect()
+        all.chain(late).chain(leases).collect()
     }
 
     /// Nothing came but what had to, and nothing is left undone.
@@ -1237,7 +1247,11 @@ impl Host {
             .collect();
         let dying: BTreeSet<_> = self.dying.iter().collect();
         let waiting = self.waiting_texts();
-        all.collect::<String>() + &format!("{refused:?} {dying:?} {waiting:?} {:?}", self.events)
+        all.collect::<String>()
+            + &format!(
+                "{refused:?} {dying:?} {waiting:?} {} {:?}",
+                self.leases_end, self.events
+            )
     }
 
     /// The queues that one can get messages from.
