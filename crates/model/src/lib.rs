@@ -16,7 +16,7 @@ pub use id::{
     StorePurpose,
 };
 pub use message::Message;
-pub use name::{Escaped, Name};
+pub use name::{Escaped, Name, text_of};
 pub use properties::{Properties, PropertiesError};
 pub use table::{Table, TableBuilder, TableError, Value};
 

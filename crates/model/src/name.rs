@@ -99,9 +99,21 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
+/// Bytes a client chose as the text that they are, for formats that escape by themselves (JSON);
+/// what is not valid UTF-8 has no text and is escaped as [`Escaped`] does.
+pub fn text_of(bytes: &[u8]) -> String {
+    std::str::from_utf8(bytes).map_or_else(|_| Escaped(bytes).to_string(), str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_is_as_it_is_and_bytes_without_text_are_escaped() {
+        assert_eq!(text_of(b"a\\d\tb"), "a\\d\tb");
+        assert_eq!(text_of(b"a\\\xff"), "a\\\\\\xff");
+    }
 
     #[test]
     fn a_name_has_at_most_255_bytes() {

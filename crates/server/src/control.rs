@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use menzil_core::{Object, SettingOrigin, SettingValue};
 use menzil_model::fact::PolicyDefinition;
-use menzil_model::{Escaped, Name, Table, Value as Field};
+use menzil_model::{Name, Table, Value as Field, text_of};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -181,7 +181,7 @@ fn policies(node: &Node) -> Value {
     let mut shards: Vec<_> = node.shards.values().collect();
     shards.sort_by(|a, b| a.name.cmp(&b.name));
     let all = shards.into_iter().flat_map(|shard| {
-        let vhost = shard.name.to_string();
+        let vhost = text_of(shard.name.as_bytes());
         let policies = shard.policies().into_iter();
         policies.map(move |policy| of_policy(&vhost, &policy))
     });
@@ -191,9 +191,9 @@ fn policies(node: &Node) -> Value {
 fn of_policy(vhost: &str, policy: &PolicyDefinition) -> Value {
     json!({
         "vhost": vhost,
-        "name": policy.name.to_string(),
+        "name": text_of(policy.name.as_bytes()),
         "operator": policy.is_operator,
-        "pattern": Escaped(&policy.pattern).to_string(),
+        "pattern": text_of(&policy.pattern),
         "apply-to": policy.apply_to.name(),
         "priority": policy.priority,
         "definition": of_definition(&policy.definition),
@@ -203,11 +203,11 @@ fn of_policy(vhost: &str, policy: &PolicyDefinition) -> Value {
 /// Texts, whole numbers and flags are all that a policy has.
 fn of_definition(definition: &Table) -> Value {
     let fields = definition.fields().map(|(key, value)| {
-        let key = Escaped(key).to_string();
+        let key = text_of(key);
         let number = value.as_integer().and_then(|n| i64::try_from(n).ok());
         let value = match (value, number) {
             (_, Some(number)) => json!(number),
-            (Field::LongString(text), None) => json!(Escaped(text).to_string()),
+            (Field::LongString(text), None) => json!(text_of(text)),
             (Field::Bool(flag), None) => json!(flag),
             (_, None) => Value::Null,
         };
@@ -235,15 +235,17 @@ fn effective(node: &Node, asked: &EffectiveOf) -> Result<Value, String> {
     };
     let settings = effective.settings.iter().map(|setting| {
         let value = match &setting.value {
-            SettingValue::Text(text) => json!(Escaped(text).to_string()),
+            SettingValue::Text(text) => json!(text_of(text)),
             SettingValue::Integer(number) => json!(number),
             SettingValue::Flag(flag) => json!(flag),
             SettingValue::Other(kind) => json!({ "type": kind }),
         };
         let (origin, by) = match &setting.origin {
             SettingOrigin::Argument => ("argument", Value::Null),
-            SettingOrigin::Policy(name) => ("policy", json!(name.to_string())),
-            SettingOrigin::OperatorPolicy(name) => ("operator policy", json!(name.to_string())),
+            SettingOrigin::Policy(name) => ("policy", json!(text_of(name.as_bytes()))),
+            SettingOrigin::OperatorPolicy(name) => {
+                ("operator policy", json!(text_of(name.as_bytes())))
+            }
         };
         json!({ "key": setting.key.to_string(), "value": value, "origin": origin, "by": by })
     });

@@ -5,7 +5,7 @@
 
 use menzil_core::Delay;
 use menzil_model::fact::read_routing_key;
-use menzil_model::{Name, Sequence};
+use menzil_model::{Name, Sequence, text_of};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -99,8 +99,8 @@ fn of_listed(one: &Listed, now: u64) -> Value {
     json!({
         // As text: it has more digits than the numbers of many programs.
         "id": delay.id.0.to_string(),
-        "exchange": one.exchange.to_string(),
-        "routing_key": one.routing_key.as_ref().map(ToString::to_string),
+        "exchange": text_of(one.exchange.as_bytes()),
+        "routing_key": one.routing_key.as_ref().map(|key| text_of(key.as_bytes())),
         "due_at": timestamp(delay.due_at),
         "due_in_ms": delay.due_at.saturating_sub(now),
         "body_bytes": delay.body_bytes,

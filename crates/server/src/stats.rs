@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use menzil_model::text_of;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
@@ -205,7 +206,7 @@ fn histogram(bounds: &[u64], counts: &[u64]) -> Value {
 fn of_shard(shard: &ShardDriver) -> Value {
     let (objects, counters, queues) = shard.numbers();
     json!({
-        "name": shard.name.to_string(),
+        "name": text_of(shard.name.as_bytes()),
         "appended": shard.marks.appended(),
         "committed": shard.marks.committed(),
         "exchanges": objects.exchanges,
@@ -260,7 +261,7 @@ fn of_counters(counters: &menzil_core::Counters) -> Value {
 
 fn of_queue(queue: &menzil_core::QueueSummary) -> Value {
     json!({
-        "name": queue.name.to_string(),
+        "name": text_of(queue.name.as_bytes()),
         "durable": queue.durable,
         "ready": queue.ready,
         "unsettled": queue.unsettled,

@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use menzil_model::Escaped;
 use serde_json::{Map, Value};
 
 type Fields = Map<String, Value>;
@@ -51,7 +52,7 @@ fn heading(all: &Fields) -> String {
 
 fn virtual_host(host: &Fields) -> String {
     let name = host.get("name").map(cell).unwrap_or_default();
-    let mut text = format!("\nvirtual host {name}\n");
+    let mut text = format!("\nvirtual host {}\n", shown(&name));
     text.push_str(&pairs(host, OBJECTS));
     if let Some(counters) = host.get("counters").and_then(Value::as_object) {
         text.push_str(&pairs(counters, COUNTERS));
@@ -165,8 +166,10 @@ fn blocks(names: &[String], columns: Vec<Vec<String>>) -> Vec<Vec<Vec<String>>> 
 
 /// These columns to the left, the others to the right.
 pub(crate) fn aligned(rows: &[Vec<String>], left: &[usize]) -> String {
+    let escaped = |row: &Vec<String>| row.iter().map(|cell| shown(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();
     let mut widths: Vec<usize> = Vec::new();
-    for row in rows {
+    for row in &rows {
         widths.resize(widths.len().max(row.len()), 0);
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
@@ -186,6 +189,11 @@ pub(crate) fn aligned(rows: &[Vec<String>], left: &[usize]) -> String {
         text
     };
     rows.iter().map(line).collect()
+}
+
+/// Clients chose it, and a terminal would obey its control characters.
+fn shown(text: &str) -> String {
+    Escaped(text.as_bytes()).to_string()
 }
 
 fn cell(value: &Value) -> String {

@@ -393,6 +393,31 @@ const ROUTES: &str = r#"{
   ]
 }"#;
 
+/// What a script reads it may set again: nothing is escaped but as JSON does it.
+#[test]
+fn a_listed_policy_has_the_pattern_that_was_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let pattern = r#"^shop\.\d+"\\$"#;
+    let set = run(&[
+        "policy",
+        "set",
+        r#"we"ird\x"#,
+        pattern,
+        r#"{"dead-letter-routing-key": "a\\b"}"#,
+        "--data-dir",
+        path,
+    ]);
+    assert!(set.status.success(), "{}", text(&set.stderr));
+    let listed = run(&["policy", "list", "--data-dir", path]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(listed["pattern"], pattern);
+    assert_eq!(listed["name"], r#"we"ird\x"#);
+    assert_eq!(listed["definition"]["dead-letter-routing-key"], r"a\b");
+    server.kill();
+}
+
 #[test]
 fn policies_are_set_cleared_and_listed_on_a_running_server() {
     let folder = tempfile::tempdir().unwrap();
