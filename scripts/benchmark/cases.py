@@ -158,8 +158,8 @@ CASES = [
          {"folder_beyond_live": ("<=", 4)}, peers=(), fresh=True, timed=False, settings=SMALL_SEGMENTS, takes=took(20)),
     # Routing, on a page of its own. What was bound a moment ago is still on its way into a checkpoint: the warm-up lets that end.
     *(
-        routing(f"direct-{count}", f"direct, {count:,} bindings, 1 match", f"--scenario transient --exchange direct --bindings {count} --warmup 5", "flat",
-                {"cpu_of_fewest": ("<=", 1.1)} if count > 10 else {}, group="direct", peer_words="--scenario transient --exchange direct --bindings 1000 --warmup 5" if count > 1000 else "",
+        routing(f"direct-{count}", f"direct, {count:,} bindings, 1 match", f"--scenario transient --exchange direct --bindings {count} --warmup 12", "flat",
+                {"cpu_of_fewest": ("<=", 1.1)} if count > 10 else {}, group="direct", peer_words="--scenario transient --exchange direct --bindings 1000 --warmup 12" if count > 1000 else "",
                 note="RabbitMQ: 1,000" if count > 1000 else "", takes=took(1 + count / 50_000, 3))
         for count in (10, 1_000, 10_000, 100_000)
     ),
