@@ -60,27 +60,15 @@ impl Settling {
     }
 
     fn note(&mut self, queue: QueueId, sequence: Sequence, why: Why) {
-        let one = Range {
-            first: sequence,
-            last: sequence,
-        };
         let recent = self.runs.len().saturating_sub(RUNS_AT_ONCE);
         let mut runs = self.runs.iter_mut().skip(recent);
-        if let Some((_, _, ranges)) = runs.find(|(q, w, _)| *q == queue && *w == why) {
-            let many = ranges.len() >= RANGES_MAX;
-            match ranges.last_mut() {
-                Some(last) if last.last.0 + 1 == sequence.0 => {
-                    last.last = sequence;
-                    return;
-                }
-                Some(last) if last.last < sequence && !many => {
-                    ranges.push(one);
-                    return;
-                }
-                _ => {}
-            }
+        if let Some((_, _, ranges)) = runs.find(|(q, w, _)| *q == queue && *w == why)
+            && is_added(ranges, sequence)
+        {
+            return;
         }
-        self.runs.push((queue, why, Ranges::from_slice(&[one])));
+        self.runs
+            .push((queue, why, Ranges::from_slice(&[one(sequence)])));
     }
 
     /// Writes what gathered, if a client asked for some of it.
@@ -107,27 +95,37 @@ impl Settling {
 
 /// Adds one to runs of what has something in common, so that all stay in the order of adding.
 pub(crate) fn add_in_order<T: PartialEq>(runs: &mut Vec<(T, Ranges)>, of: T, sequence: Sequence) {
-    let one = Range {
-        first: sequence,
-        last: sequence,
-    };
     if let Some((last_of, ranges)) = runs.last_mut()
         && *last_of == of
+        && is_added(ranges, sequence)
     {
-        let many = ranges.len() >= RANGES_MAX;
-        match ranges.last_mut() {
-            Some(last) if last.last.0 + 1 == sequence.0 => {
-                last.last = sequence;
-                return;
-            }
-            Some(last) if last.last < sequence && !many => {
-                ranges.push(one);
-                return;
-            }
-            _ => {}
-        }
+        return;
     }
-    runs.push((of, Ranges::from_slice(&[one])));
+    runs.push((of, Ranges::from_slice(&[one(sequence)])));
+}
+
+/// Adds one behind ascending ranges. False where it does not come behind them, or they are full.
+#[inline]
+fn is_added(ranges: &mut Ranges, sequence: Sequence) -> bool {
+    let many = ranges.len() >= RANGES_MAX;
+    match ranges.last_mut() {
+        Some(last) if last.last.0 + 1 == sequence.0 => {
+            last.last = sequence;
+            true
+        }
+        Some(last) if last.last < sequence && !many => {
+            ranges.push(one(sequence));
+            true
+        }
+        _ => false,
+    }
+}
+
+fn one(sequence: Sequence) -> Range {
+    Range {
+        first: sequence,
+        last: sequence,
+    }
 }
 
 /// Sequences as ascending ranges.
