@@ -5,6 +5,8 @@ use bytes::Bytes;
 use menzil_model::{ChannelId, ConnectionId, DeliveryTag, Message, Name, QueueId, Sequence, Table};
 use std::sync::Arc;
 
+use crate::mqtt::SessionRequest;
+
 /// A channel of a connection, the party that commands come from and effects go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelKey {
@@ -50,6 +52,13 @@ pub enum Command {
         /// For each that was wanted its entry and the whole message, or `None` where its record
         /// is damaged.
         messages: Vec<(Sequence, Option<Arc<Message>>)>,
+    },
+    /// What a session's client asks for.
+    Session {
+        /// Its connection.
+        connection: ConnectionId,
+        /// What.
+        request: SessionRequest,
     },
     /// A method of an open channel.
     Request {

@@ -7,6 +7,7 @@ use menzil_model::fact::{Chunks, Origin};
 use menzil_model::{ConnectionId, DeliveryTag, Message, Name, QueueId, Sequence};
 
 use crate::command::{ChannelKey, PublishRef};
+use crate::mqtt::{Copy, SessionOutput};
 use crate::refusal::Refusal;
 
 /// An instruction to the driver. Effects are carried out in order.
@@ -31,6 +32,16 @@ pub enum Effect {
         after: u64,
         /// What.
         output: ConnectionOutput,
+    },
+    /// Something to send to a session's client; see `Channel` for `after`, which here holds back
+    /// what follows of the same kind: copies, or answers.
+    Session {
+        /// To whom.
+        to: ConnectionId,
+        /// Not before the journal has committed this index; 0 is at once.
+        after: u64,
+        /// What.
+        output: SessionOutput,
     },
     /// Read these messages from the journal, with their chunks, and answer with one
     /// [`crate::Command::Fetched`] for all of them.
@@ -57,6 +68,15 @@ pub trait Effects {
             to: delivery.to,
             after: delivery.after,
             output: delivery.output(),
+        });
+    }
+
+    /// As [`Effects::deliver`], of a message for a session's client.
+    fn deliver_copy(&mut self, copy: &Copy<'_>) {
+        self.effect(Effect::Session {
+            to: copy.to,
+            after: copy.after,
+            output: SessionOutput::Copy(copy.to_owned()),
         });
     }
 

@@ -18,6 +18,7 @@ mod generated;
 mod got;
 mod headers;
 mod log;
+mod mqtt;
 mod own_arguments;
 mod policy;
 mod queue;
@@ -46,13 +47,18 @@ pub use effect::{
     Carried, ConnectionOutput, Delivering, Effect, Effects, Output, Reply, Wanted, credit_bytes,
 };
 pub use log::Log;
+pub use mqtt::{
+    Copy, CopyContent, EndReason, Filter, Options, OwnedCopy, SessionOpen, SessionOutput,
+    SessionRequest, TopicNotes, TopicPublish, Translation, Verdict, matches,
+};
 pub use policy::PolicyRequest;
 pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};
 pub use scratch::Scratch;
 pub use shard::{
     Definition, Definitions, Delay, DelaySummary, Draft, Effective, Frozen, QUEUES_LOOKED_AT,
-    QueueSummary, Setting, SettingOrigin, SettingValue, Shard, ShardSettings, Stray, Summary,
+    QueueSummary, SessionLimit, SessionSettings, SessionSummary, Setting, SettingOrigin,
+    SettingValue, Shard, ShardSettings, Stray, Summary,
 };
 pub use topology::{
     Grounds, Routed, RoutingKeys, Targets, Topology, check_binding, check_exchange, explain,

@@ -37,6 +37,18 @@ impl Settling {
         self.note(queue, sequence, why);
     }
 
+    /// Notes that all that is in a range was settled because a client said so.
+    pub(crate) fn add_range(&mut self, queue: QueueId, range: Range, why: Why) {
+        self.is_asked = true;
+        if let Some((last_queue, last_why, ranges)) = self.runs.last_mut()
+            && (*last_queue, *last_why) == (queue, why)
+            && is_range_added(ranges, range)
+        {
+            return;
+        }
+        self.runs.push((queue, why, Ranges::from_slice(&[range])));
+    }
+
     /// Notes that an entry went out to a consumer that acknowledges nothing.
     pub(crate) fn add_unasked(&mut self, queue: QueueId, sequence: Sequence) {
         self.note(queue, sequence, Why::Acknowledged);
@@ -107,14 +119,19 @@ pub(crate) fn add_in_order<T: PartialEq>(runs: &mut Vec<(T, Ranges)>, of: T, seq
 /// Adds one behind ascending ranges. False where it does not come behind them, or they are full.
 #[inline]
 fn is_added(ranges: &mut Ranges, sequence: Sequence) -> bool {
+    is_range_added(ranges, one(sequence))
+}
+
+#[inline]
+fn is_range_added(ranges: &mut Ranges, range: Range) -> bool {
     let many = ranges.len() >= RANGES_MAX;
     match ranges.last_mut() {
-        Some(last) if last.last.0 + 1 == sequence.0 => {
-            last.last = sequence;
+        Some(last) if last.last.0 + 1 == range.first.0 => {
+            last.last = range.last;
             true
         }
-        Some(last) if last.last < sequence && !many => {
-            ranges.push(one(sequence));
+        Some(last) if last.last < range.first && !many => {
+            ranges.push(range);
             true
         }
         _ => false,

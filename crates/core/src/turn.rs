@@ -5,6 +5,7 @@ use menzil_model::ConnectionId;
 use crate::command::ChannelKey;
 use crate::effect::{ConnectionOutput, Effect, Effects, Output, Reply};
 use crate::log::Log;
+use crate::mqtt::SessionOutput;
 
 /// See the module.
 pub(crate) struct Turn<'a> {
@@ -24,6 +25,10 @@ impl Turn<'_> {
         if !nowait {
             self.send(to, after, Output::Reply(reply));
         }
+    }
+
+    pub(crate) fn send_session(&mut self, to: ConnectionId, after: u64, output: SessionOutput) {
+        self.effects.effect(Effect::Session { to, after, output });
     }
 
     pub(crate) fn send_connection(&mut self, to: ConnectionId, after: u64, o: ConnectionOutput) {

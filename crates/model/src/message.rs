@@ -14,10 +14,7 @@ use crate::name::Name;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
     data: Data,
-    exchange_bytes: u8,
-    routing_key_bytes: u8,
-    notes_bytes: u16,
-    properties_bytes: u32,
+    lengths: Lengths,
     /// The body's parts after the inline one; each at most one journal chunk.
     chunks: Vec<Bytes>,
     body_bytes: u64,
@@ -25,6 +22,49 @@ pub struct Message {
 
 /// Bytes of a message that lie beside its other fields, in one allocation with them.
 const SHORT_BYTES_MAX: usize = 134;
+
+/// Bytes of the parts that lie before the inline body, in one word: exchange 8 bits, routing key 8,
+/// properties 24, notes 24.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Lengths(u64);
+
+const PART_BYTES_MAX: usize = (1 << 24) - 1;
+
+impl Lengths {
+    /// Of exchange and routing key 255 bytes count. `None` where another part is too long, which
+    /// no frame that a client may send has room for.
+    #[inline]
+    fn new(exchange: usize, routing_key: usize, properties: usize, notes: usize) -> Option<Self> {
+        if properties > PART_BYTES_MAX || notes > PART_BYTES_MAX {
+            return None;
+        }
+        let [exchange, routing_key] =
+            [exchange, routing_key].map(|length| length.min(Name::BYTES_MAX) as u64);
+        Some(Self(
+            exchange | routing_key << 8 | (properties as u64) << 16 | (notes as u64) << 40,
+        ))
+    }
+
+    #[inline]
+    fn exchange(self) -> usize {
+        (self.0 & 0xff) as usize
+    }
+
+    #[inline]
+    fn routing_key(self) -> usize {
+        (self.0 >> 8 & 0xff) as usize
+    }
+
+    #[inline]
+    fn properties(self) -> usize {
+        (self.0 >> 16) as usize & PART_BYTES_MAX
+    }
+
+    #[inline]
+    fn notes(self) -> usize {
+        (self.0 >> 40) as usize
+    }
+}
 
 /// exchange ++ routing key ++ properties ++ notes ++ inline body
 #[derive(Clone)]
@@ -115,6 +155,17 @@ fn fill(bytes: &mut [u8], parts: [&[u8]; 4]) {
     }
 }
 
+/// The properties, and the lengths of a message with them; none where they are too long, which
+/// nothing that comes out of a frame is.
+#[inline]
+fn measured<'a>(exchange: &[u8], routing_key: &[u8], properties: &'a [u8]) -> (&'a [u8], Lengths) {
+    let lengths = |properties| Lengths::new(exchange.len(), routing_key.len(), properties, 0);
+    match lengths(properties.len()) {
+        Some(found) => (properties, found),
+        None => (&[], lengths(0).unwrap_or(Lengths(0))),
+    }
+}
+
 impl Message {
     /// A message whose body lies in `parts`. Bodies up to `inline_bytes_max` are copied beside
     /// the envelope; larger ones stay in the parts as they are.
@@ -128,6 +179,7 @@ impl Message {
         let body_bytes: usize = parts.iter().map(Bytes::len).sum();
         let inline = body_bytes <= inline_bytes_max;
         let (exchange, routing_key) = (exchange.as_bytes(), routing_key.as_bytes());
+        let (properties, lengths) = measured(exchange, routing_key, properties);
         let mut data = Vec::with_capacity(
             exchange.len()
                 + routing_key.len()
@@ -151,10 +203,7 @@ impl Message {
             } else {
                 Data::Long(Bytes::from(data))
             },
-            exchange_bytes: u8::try_from(exchange.len()).unwrap_or(u8::MAX),
-            routing_key_bytes: u8::try_from(routing_key.len()).unwrap_or(u8::MAX),
-            notes_bytes: 0,
-            properties_bytes: u32::try_from(properties.len()).unwrap_or(u32::MAX),
+            lengths,
             chunks,
             body_bytes: body_bytes as u64,
         }
@@ -165,6 +214,7 @@ impl Message {
     pub fn copied(exchange: &[u8], routing_key: &[u8], properties: &[u8], body: &[u8]) -> Self {
         let exchange = exchange.get(..Name::BYTES_MAX).unwrap_or(exchange);
         let routing_key = routing_key.get(..Name::BYTES_MAX).unwrap_or(routing_key);
+        let (properties, lengths) = measured(exchange, routing_key, properties);
         let parts = [exchange, routing_key, properties, body];
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let data = if length <= SHORT_BYTES_MAX {
@@ -177,10 +227,7 @@ impl Message {
         };
         Self {
             data,
-            exchange_bytes: u8::try_from(exchange.len()).unwrap_or(u8::MAX),
-            routing_key_bytes: u8::try_from(routing_key.len()).unwrap_or(u8::MAX),
-            notes_bytes: 0,
-            properties_bytes: u32::try_from(properties.len()).unwrap_or(u32::MAX),
+            lengths,
             chunks: Vec::new(),
             body_bytes: body.len() as u64,
         }
@@ -197,20 +244,15 @@ impl Message {
     ) -> bool {
         let parts = [exchange, routing_key, properties, body];
         let new_length: usize = parts.iter().map(|part| part.len()).sum();
-        let (Ok(exchange_bytes), Ok(routing_key_bytes), Ok(properties_bytes)) = (
-            u8::try_from(exchange.len()),
-            u8::try_from(routing_key.len()),
-            u32::try_from(properties.len()),
-        ) else {
+        let is_short = exchange.len() <= Name::BYTES_MAX && routing_key.len() <= Name::BYTES_MAX;
+        let lengths = Lengths::new(exchange.len(), routing_key.len(), properties.len(), 0);
+        let Some(lengths) = lengths.filter(|_| is_short) else {
             return false;
         };
         if !self.chunks.is_empty() || !self.data.refill(parts, new_length) {
             return false;
         }
-        self.exchange_bytes = exchange_bytes;
-        self.routing_key_bytes = routing_key_bytes;
-        self.notes_bytes = 0;
-        self.properties_bytes = properties_bytes;
+        self.lengths = lengths;
         self.body_bytes = body.len() as u64;
         true
     }
@@ -235,30 +277,30 @@ impl Message {
 
     #[inline]
     fn properties_start(&self) -> usize {
-        usize::from(self.exchange_bytes) + usize::from(self.routing_key_bytes)
+        self.lengths.exchange() + self.lengths.routing_key()
     }
 
     #[inline]
     fn properties_end(&self) -> usize {
-        self.properties_start() + self.properties_bytes as usize
+        self.properties_start() + self.lengths.properties()
     }
 
     #[inline]
     fn body_start(&self) -> usize {
-        self.properties_end() + usize::from(self.notes_bytes)
+        self.properties_end() + self.lengths.notes()
     }
 
-    /// The same with what the broker notes of it, which no client sees; more than 64 KiB of it
-    /// is nothing.
+    /// The same with what the broker notes of it, which no AMQP client sees; more than 16 MiB of
+    /// it is nothing.
     #[must_use]
     pub fn with_notes(mut self, notes: &[u8]) -> Self {
-        let (notes, notes_bytes) = match u16::try_from(notes.len()) {
-            Ok(length) => (notes, length),
-            Err(_) => (&[][..], 0),
-        };
+        let [exchange, routing_key, properties] = self.envelope_lengths();
+        let lengths = Lengths::new(exchange, routing_key, properties, notes.len());
+        let notes = if lengths.is_some() { notes } else { &[] };
         let data = [self.envelope(), notes, self.inline_body()].concat();
         self.data = Data::of(&data);
-        self.notes_bytes = notes_bytes;
+        let without = Lengths::new(exchange, routing_key, properties, 0);
+        self.lengths = lengths.or(without).unwrap_or(self.lengths);
         self
     }
 
@@ -274,7 +316,7 @@ impl Message {
     pub fn exchange(&self) -> &[u8] {
         self.data
             .as_slice()
-            .get(..usize::from(self.exchange_bytes))
+            .get(..self.lengths.exchange())
             .unwrap_or_default()
     }
 
@@ -282,7 +324,7 @@ impl Message {
     pub fn routing_key(&self) -> &[u8] {
         self.data
             .as_slice()
-            .get(usize::from(self.exchange_bytes)..self.properties_start())
+            .get(self.lengths.exchange()..self.properties_start())
             .unwrap_or_default()
     }
 
@@ -307,9 +349,9 @@ impl Message {
     #[inline]
     pub fn envelope_lengths(&self) -> [usize; 3] {
         [
-            usize::from(self.exchange_bytes),
-            usize::from(self.routing_key_bytes),
-            self.properties_bytes as usize,
+            self.lengths.exchange(),
+            self.lengths.routing_key(),
+            self.lengths.properties(),
         ]
     }
 
@@ -402,7 +444,7 @@ mod tests {
             );
             assert_eq!(noted.body_parts().collect::<Vec<_>>().concat(), body);
             assert_eq!(noted.clone().with_notes(b""), plain);
-            assert_eq!(plain.clone().with_notes(&vec![0; 70_000]), plain);
+            assert_eq!(plain.clone().with_notes(&vec![0; 1 << 24]), plain);
             if noted.become_copied(b"x", b"key", b"\0\0", b"") {
                 assert_eq!(noted.notes(), b"");
             }

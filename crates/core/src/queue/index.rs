@@ -85,6 +85,10 @@ pub(crate) struct Index {
 struct Recovered {
     /// None is from here on.
     below: u64,
+    /// But those whose place has one of these bits, wherever it is below the end.
+    sent_bits: u64,
+    /// One past the last place of then.
+    end: u64,
     /// Where they are not all that are below: the end of each class of places that has some.
     classes: Option<Box<[u64]>>,
 }
@@ -93,6 +97,7 @@ impl Recovered {
     #[inline]
     fn was_out(&self, sequence: Sequence) -> bool {
         sequence.0 < self.below && self.is_in_class(sequence)
+            || sequence.0 & self.sent_bits != 0 && sequence.0 < self.end
     }
 
     #[cold]
@@ -546,11 +551,14 @@ impl Index {
 
     /// After recovery: entries below those sequences may have been delivered before the crash,
     /// each in its class. They ascend.
-    pub(crate) fn recovered(&mut self, below: Vec<u64>) {
+    /// So may those with one of `sent_bits` in their place that are there: all before `end`.
+    pub(crate) fn recovered(&mut self, below: Vec<u64>, sent_bits: u64, end: u64) {
         let last = below.last().copied().unwrap_or_default();
         let is_one_class = class_start(Sequence(last)) == 0;
         self.recovered = Recovered {
             below: last,
+            sent_bits,
+            end,
             classes: (!is_one_class).then(|| below.into()),
         };
     }

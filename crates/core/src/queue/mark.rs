@@ -38,6 +38,12 @@ impl Mark {
             .then_some(Sequence(sequence.0 + DELIVERING_AHEAD))
     }
 
+    /// As [`Mark::due`], with no room ahead.
+    #[inline]
+    fn due_exactly(&self, sequence: Sequence) -> Option<Sequence> {
+        (sequence.0 >= self.below).then_some(Sequence(sequence.0 + 1))
+    }
+
     #[inline]
     fn deliver(&mut self, sequence: Sequence) -> u64 {
         self.delivered_below = self.delivered_below.max(sequence.0 + 1);
@@ -65,6 +71,8 @@ impl Mark {
 pub(crate) struct Marks {
     one: Mark,
     classes: Option<Box<Classes>>,
+    /// What went out is to be known exactly: no room is reserved.
+    is_exact: bool,
 }
 
 /// By the start of the class.
@@ -76,9 +84,10 @@ impl Marks {
         Self {
             one: Mark::default(),
             classes: match order {
-                Order::Arrival | Order::Time | Order::Due => None,
+                Order::Arrival | Order::Time | Order::Due | Order::Session => None,
                 Order::Priority(_) => Some(Box::default()),
             },
+            is_exact: order == Order::Session,
         }
     }
 
@@ -92,6 +101,7 @@ impl Marks {
     #[inline]
     pub(crate) fn due(&self, sequence: Sequence) -> Option<Sequence> {
         match &self.classes {
+            None if self.is_exact => self.one.due_exactly(sequence),
             None => self.one.due(sequence),
             Some(classes) => match classes.0.get(&class_start(sequence)) {
                 None => Mark::default().due(sequence),

@@ -19,11 +19,12 @@ mod window;
 
 use std::sync::Arc;
 
-use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Ranges, Returned, Why};
+use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Range, Ranges, Returned, Why};
 use menzil_model::{ConnectionId, QueueId, Sequence, StorePurpose, Table};
 
 use crate::content::Holding;
 use crate::counters::Counters;
+use crate::mqtt::Session;
 use crate::releases::Releases;
 use crate::scratch::Shelf;
 use crate::settling::{Settling, add_in_order};
@@ -40,7 +41,7 @@ pub(crate) use index::{Body, Gone, Index, Remains, RunMax, Scanned, needs_of};
 pub(crate) use item::Item;
 pub(crate) use key::key_of;
 pub(crate) use line::Line;
-pub(crate) use order::{Order, place_at, time_of};
+pub(crate) use order::{Order, SESSION_FLAG_BITS, place_at, place_in_session, time_of};
 pub(crate) use overdue::Overdue;
 pub(crate) use page::{Form, Page};
 pub(crate) use settings::{
@@ -88,6 +89,8 @@ pub(crate) struct Queue {
     pub(crate) store: Option<Box<Store>>,
     /// What came by moves that may not be committed.
     pub(crate) moved: Moved,
+    /// The MQTT session that it is.
+    pub(crate) session: Option<Box<Session>>,
 }
 
 /// Who is to hear of entries that are settled.
@@ -176,6 +179,23 @@ impl Queue {
             windows: None,
             store: None,
             moved: Moved::default(),
+            session: None,
+        }
+    }
+
+    /// The queue of an MQTT session.
+    pub(crate) fn of_session(
+        definition: QueueDefinition,
+        settings: Settings,
+        session: Session,
+        page_entries: usize,
+        shelf: Arc<Shelf>,
+    ) -> Self {
+        Self {
+            order: Order::Session,
+            mark: Marks::new(Order::Session),
+            session: Some(Box::new(session)),
+            ..Self::new(definition, settings, page_entries, shelf)
         }
     }
 
@@ -253,6 +273,7 @@ impl Queue {
             }
             Order::Time => Sequence(self.next_sequence.max(place_at(now).0) + pending),
             Order::Due => self.place_due(now, self.next_sequence + pending),
+            Order::Session => place_in_session(self.next_sequence + pending, priority),
         }
     }
 
@@ -289,13 +310,19 @@ impl Queue {
     /// After recovery: what was noted as delivered may have been.
     pub(crate) fn recovered(&mut self, now: u64) {
         self.unused_since = now;
-        let below = self.mark.recovered(self.next_sequence);
-        self.index.recovered(below);
+        let next = self.order.start_of(self.next_sequence);
+        let below = self.mark.recovered(next);
+        self.index.recovered(below, self.order.sent_bits(), next);
         if let Some(dying) = &mut self.dying {
             // Facts told of some that later ones settled.
             dying.retain(|sequence| self.index.is_out(sequence));
         }
         self.dying.take_if(|dying| dying.len() == 0);
+    }
+
+    /// Whether it is a queue of AMQP: no store of an exchange, and no session.
+    pub(crate) fn is_named(&self) -> bool {
+        !self.definition.id.is_store() && self.session.is_none()
     }
 
     /// Whether it survives a restart.
@@ -345,6 +372,21 @@ impl Queue {
         if durable == Some(true) {
             let id = self.definition.id;
             settled.settling.add(id, sequence, Why::Acknowledged);
+        }
+        durable.is_some()
+    }
+
+    /// As [`Queue::acknowledge`], of an entry of a session: those that follow each other by their
+    /// counters become one range.
+    pub(crate) fn acknowledge_in_session(
+        &mut self,
+        sequence: Sequence,
+        settled: &mut Settled<'_>,
+    ) -> bool {
+        let durable = self.settle(sequence, settled);
+        if durable == Some(true) {
+            let id = self.definition.id;
+            settled.settling.add_range(id, whole_counter(sequence), Why::Acknowledged);
         }
         durable.is_some()
     }
@@ -460,6 +502,7 @@ impl Queue {
             || self.delays()
             || self.dying.is_some()
             || self.index.has_delayed()
+            || self.session.is_some()
     }
 
     /// When the first ready entry leaves by itself, or earlier.
@@ -530,6 +573,7 @@ impl Queue {
             self.due_at(),
             self.overdue_at(),
             self.index.delayed_until(),
+            self.session.as_deref().and_then(|session| session.due_at),
         ]
         .into_iter()
         .flatten()
@@ -559,6 +603,15 @@ impl Queue {
             assert!(counter < self.next_sequence || self.delays());
             assert!(self.definition.durable || !item.durable);
         }
+    }
+}
+
+/// All places of a session's counter, of which one is an entry's.
+fn whole_counter(sequence: Sequence) -> Range {
+    let flags = (1 << SESSION_FLAG_BITS) - 1;
+    Range {
+        first: Sequence(sequence.0 & !flags),
+        last: Sequence(sequence.0 | flags),
     }
 }
 

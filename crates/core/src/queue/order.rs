@@ -4,6 +4,7 @@
 //! arrival    counter
 //! priority   255 - priority : 8 bits | counter : 56 bits
 //! time       milliseconds since 1970 : 42 bits | counter : 22 bits
+//! session    counter | how it is delivered : 5 bits
 //! ```
 //!
 //! The next to go out is the least. A class is what has the same upper bits: within it entries
@@ -23,11 +24,19 @@ pub(crate) enum Order {
     Time,
     /// When they are due.
     Due,
+    /// First in, first out, each with how it goes to the session's client.
+    Session,
 }
 
 /// Bits of the counter below a priority: more than any queue counts.
 const COUNTER_BITS: u32 = 56;
 const COUNTER_MASK: u64 = (1 << COUNTER_BITS) - 1;
+
+/// Bits below the counter of a session's entry.
+pub(crate) const SESSION_FLAG_BITS: u32 = 5;
+
+/// Of them, the one that says that the entry went out as it came in.
+const SENT: u64 = 8;
 
 /// Bits of the counter below a time: places of one millisecond.
 const TIME_COUNTER_BITS: u32 = 22;
@@ -54,6 +63,7 @@ impl Order {
             Self::Arrival | Self::Time => place.0,
             Self::Priority(_) => place.0 & COUNTER_MASK,
             Self::Due => place.0 & TIME_COUNTER_MASK,
+            Self::Session => place.0 >> SESSION_FLAG_BITS,
         }
     }
 
@@ -61,11 +71,34 @@ impl Order {
     pub(crate) fn next_counter(self, place: Sequence, next: u64) -> u64 {
         let counter = self.counter(place);
         match self {
-            Self::Arrival | Self::Time | Self::Priority(_) => next.max(counter.saturating_add(1)),
+            Self::Arrival | Self::Time | Self::Priority(_) | Self::Session => {
+                next.max(counter.saturating_add(1))
+            }
             // Of which only the lower bits are told.
             Self::Due => next + ((counter + 1).wrapping_sub(next) & TIME_COUNTER_MASK),
         }
     }
+
+    /// The first place of a counter, in the class that has no upper bits.
+    pub(crate) fn start_of(self, counter: u64) -> u64 {
+        match self {
+            Self::Arrival | Self::Time | Self::Priority(_) | Self::Due => counter,
+            Self::Session => counter << SESSION_FLAG_BITS,
+        }
+    }
+
+    /// The bits of a place that say that it went out as it came in.
+    pub(crate) fn sent_bits(self) -> u64 {
+        match self {
+            Self::Arrival | Self::Time | Self::Priority(_) | Self::Due => 0,
+            Self::Session => SENT,
+        }
+    }
+}
+
+/// The place of a session's entry that comes as the `counter`th.
+pub(crate) fn place_in_session(counter: u64, flags: u8) -> Sequence {
+    Sequence(counter << SESSION_FLAG_BITS | u64::from(flags) & ((1 << SESSION_FLAG_BITS) - 1))
 }
 
 /// Places for what is due at a time and came as the `counter`th, the first of which is almost

@@ -73,6 +73,8 @@ impl Shard {
                 }
             }
             Fact::Dying { queue, why, ranges } => self.apply_dying(queue, why, &ranges),
+            Fact::Session { session, change } => self.apply_session(origin, session, change),
+            Fact::Retained { topic, kept } => self.apply_retained(origin, &topic, kept),
             Fact::Group(_) => debug_assert!(false, "groups do not nest"),
             Fact::Numbering { exchange, queue } => {
                 self.next_exchange = self.next_exchange.max(exchange);

@@ -12,6 +12,7 @@ use menzil_model::{ExchangeId, Fact, Map, Name, QueueId, Sequence, Set};
 
 use super::Shard;
 use crate::log::Log;
+use crate::mqtt::{FrozenSession, Piece, RetainedTopics, session_bytes};
 use crate::queue::{Form, FrozenWindow, Item, Queue};
 use crate::topology::FrozenBindings;
 
@@ -25,6 +26,7 @@ pub struct Frozen {
     exchanges: Vec<ExchangeDefinition>,
     queues: Vec<Option<FrozenQueue>>,
     bindings: FrozenBindings,
+    retained: Vec<Piece>,
     page_entries: usize,
 }
 
@@ -48,6 +50,7 @@ struct FrozenQueue {
     returned: Vec<Returned>,
     dying: Vec<(Why, Ranges)>,
     window: Option<FrozenWindow>,
+    session: Option<FrozenSession>,
 }
 
 impl Frozen {
@@ -74,6 +77,10 @@ impl Frozen {
         for queue in queues {
             queue.write(self.page_entries, sink);
         }
+        for (topic, kept) in self.retained.iter().flat_map(RetainedTopics::topics_of) {
+            let (topic, kept) = (topic.into(), Some(kept));
+            sink(&Fact::Retained { topic, kept });
+        }
         let is_durable = |destination: &Destination| match destination {
             Destination::Queue(id) => ids.contains(id),
             Destination::Exchange(id) => exchanges.contains_key(id),
@@ -89,8 +96,14 @@ impl Frozen {
 impl FrozenQueue {
     /// `None` of a queue that does not survive a restart.
     fn of(queue: &Queue) -> Option<Self> {
-        let (pages, plain, packed_tail) = queue.index.freeze();
-        queue.definition.durable.then(|| Self {
+        let session = queue.session.as_deref();
+        let outlives_it = session.is_some_and(|session| session.state.will.is_some());
+        let (pages, plain, packed_tail) = if queue.definition.durable {
+            queue.index.freeze()
+        } else {
+            (Vec::new(), Vec::new(), Packing::default())
+        };
+        (queue.definition.durable || outlives_it).then(|| Self {
             definition: queue.definition.clone(),
             next: Sequence(queue.next_sequence),
             below: queue.mark.below().collect(),
@@ -100,6 +113,7 @@ impl FrozenQueue {
             returned: queue.freeze_returned(),
             dying: queue.freeze_dying(),
             window: queue.freeze_window(),
+            session: session.map(|session| FrozenSession::of(session, queue.definition.durable)),
         })
     }
 
@@ -107,8 +121,15 @@ impl FrozenQueue {
     fn write(self, page_entries: usize, sink: &mut dyn FnMut(&Fact)) {
         let queue = self.definition.id;
         // A store is there with its exchange.
-        if !queue.is_store() {
-            sink(&Fact::QueueDeclared(self.definition));
+        match self.session {
+            Some(session) => {
+                session.write(queue, sink);
+                if !self.definition.durable {
+                    return;
+                }
+            }
+            None if queue.is_store() => {}
+            None => sink(&Fact::QueueDeclared(self.definition)),
         }
         let mut below = self.below.into_iter();
         sink(&Fact::QueueState {
@@ -223,6 +244,7 @@ impl Shard {
             exchanges: exchanges.filter(|one| one.durable).cloned().collect(),
             queues,
             bindings: self.topology.freeze_bindings(),
+            retained: self.share_retained(),
             page_entries: self.settings.index_page_entries.max(1),
         }
     }
@@ -234,6 +256,7 @@ impl Shard {
         for queue in self.queues.values() {
             queue.index.needs(&mut |first, count| each(first, count, 1));
         }
+        self.retained_needs(&mut |first, count| each(first, count, 1));
     }
 
     pub(super) fn durable_queues(&self) -> Vec<QueueId> {
@@ -265,7 +288,8 @@ impl Shard {
         let bytes = some.map(|queue| {
             let arguments = queue.definition.arguments.as_bytes().len() as u64;
             let noted = SEEN_BYTES * queue.keys_remembered() + DYING_BYTES * queue.dying_count();
-            arguments + queue.index.packed_bytes() + noted
+            let session = queue.session.as_deref().map_or(0, session_bytes);
+            arguments + queue.index.packed_bytes() + noted + session
         });
         Some(bytes.sum())
     }
@@ -279,7 +303,8 @@ impl Shard {
             .all()
             .map(|policy| 320 + policy.pattern.len() + policy.definition.as_bytes().len())
             .sum();
-        4096 + 320 * objects + self.topology.arguments_bytes() + policies as u64
+        let retained = self.retained_bytes_of_checkpoint();
+        4096 + retained + 320 * objects + self.topology.arguments_bytes() + policies as u64
     }
 
     /// Before a clean stop: writes how far deliveries really went, so that after the restart

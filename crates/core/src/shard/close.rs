@@ -24,6 +24,7 @@ impl Shard {
             credit,
             channels: BTreeSet::new(),
             owned: BTreeSet::new(),
+            session: None,
         };
         self.connections.insert(connection, state);
     }

@@ -86,6 +86,7 @@ impl Shard {
             }
             self.touch(id);
         }
+        self.recover_sessions(&mut turn);
         // Nothing can be read yet: what is to be moved waits for the first turn.
         self.settle_touched(&mut turn);
         self.finish(turn.log);

@@ -30,7 +30,7 @@ impl Shard {
         let of_queues = self.timers.first().map(|(at, _)| *at);
         let of_channels = self.channel_timers.first().map(|(at, _)| *at);
         let all = of_queues.into_iter().chain(of_consumers);
-        all.chain(of_channels).min()
+        all.chain(of_channels).chain(self.retained_deadline()).min()
     }
 
     /// Does what is due. Work is bounded; where more is due [`Shard::deadline`] says so.
@@ -46,6 +46,7 @@ impl Shard {
             .map(|(_, queue)| *queue)
             .collect();
         for queue in due {
+            self.session_due(&mut turn, queue);
             if self.expire_now(&mut turn, queue) || self.has_to_move(queue) {
                 self.touch(queue);
             }
@@ -57,6 +58,7 @@ impl Shard {
         }
         self.time_out_consumers(&mut turn);
         self.time_out_gets(&mut turn);
+        self.expire_retained(&mut turn);
         self.resume_moves();
         self.advance_replays(&mut turn);
         self.settle_down(&mut turn);

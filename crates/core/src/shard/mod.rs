@@ -31,6 +31,7 @@ mod replay;
 mod reply;
 mod returns;
 mod route;
+mod session;
 mod settle;
 mod store;
 mod summary;
@@ -67,6 +68,7 @@ pub use checkpoint::{Draft, Frozen, QUEUES_LOOKED_AT};
 pub use define::{Definition, Definitions};
 pub use delays::{Delay, DelaySummary, Stray};
 pub use effective::{Effective, Setting, SettingOrigin, SettingValue};
+pub use session::{SessionLimit, SessionSettings, SessionSummary};
 pub use summary::{QueueSummary, Summary};
 
 /// What may be tuned of a shard.
@@ -96,6 +98,8 @@ pub struct ShardSettings {
     pub consumers_per_channel_max: usize,
     /// `x-death` headers that a client wrote go on counting, as before RabbitMQ 4.
     pub dead_letter_counts_client_headers: bool,
+    /// What MQTT sessions may do.
+    pub sessions: SessionSettings,
 }
 
 impl Default for ShardSettings {
@@ -111,6 +115,7 @@ impl Default for ShardSettings {
             reply_bytes_max: 64 << 20,
             consumers_per_channel_max: 65_535,
             dead_letter_counts_client_headers: false,
+            sessions: SessionSettings::default(),
         }
     }
 }
@@ -125,6 +130,8 @@ struct Connection {
     channels: BTreeSet<ChannelId>,
     /// Exclusive queues that die with it.
     owned: BTreeSet<QueueId>,
+    /// The session whose client it is.
+    session: Option<(QueueId, Place)>,
 }
 
 impl Connection {
@@ -186,6 +193,7 @@ pub struct Shard {
     topology_index: u64,
     counters: Counters,
     targets: Targets,
+    sessions: session::Sessions,
 }
 
 impl Shard {
@@ -231,6 +239,7 @@ impl Shard {
             topology_index: 0,
             counters: Counters::default(),
             targets: Targets::default(),
+            sessions: session::Sessions::default(),
         }
     }
 
@@ -252,6 +261,10 @@ impl Shard {
             Command::Request { channel, request } => self.request(&mut turn, channel, request),
             Command::Drained { connection, bytes } => self.drained(&mut turn, connection, bytes),
             Command::Fetched { queue, messages } => self.fetched(&mut turn, queue, messages),
+            Command::Session {
+                connection,
+                request,
+            } => self.session_request(&mut turn, connection, request),
             Command::ConnectionOpened {
                 connection,
                 user,
@@ -495,7 +508,8 @@ impl Shard {
             while let Some((id, place)) = self.touched.pop_front() {
                 self.settle_queue(turn, id, place);
             }
-            if !self.bury_refused(turn) {
+            self.end_over_limit(turn);
+            if !self.bury_refused(turn) && self.touched.is_empty() {
                 return;
             }
         }
@@ -507,6 +521,7 @@ impl Shard {
             self.resume_parked(turn, id);
         }
         self.pump(turn, id, place);
+        self.pump_session(turn, id, place);
         let Some(queue) = self.queues.at(place, id) else {
             return;
         };
@@ -516,6 +531,7 @@ impl Shard {
         if queue.has_deadlines() || queue.dead_letters() {
             if self.expire_now(turn, id) {
                 self.pump(turn, id, place);
+                self.pump_session(turn, id, place);
             }
             if self.bury(turn, id, place) {
                 self.resume_parked(turn, id);
@@ -602,8 +618,13 @@ const ACK: (u16, u16) = (60, 80);
 fn references(fact: &Fact) -> u32 {
     let mut entries = 0;
     for part in fact.parts() {
-        if let Fact::Published(published) = part {
+        if let Fact::Published(published) = part
+            && published.entries.iter().any(|entry| entry.durable)
+        {
             entries += published.entries.len();
+        } else if let Fact::Retained { kept, .. } = part {
+            let is_new = kept.is_some_and(|kept| kept.origin.index == 0);
+            entries += usize::from(is_new);
         }
     }
     u32::try_from(entries).unwrap_or(u32::MAX)

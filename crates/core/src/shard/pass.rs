@@ -182,6 +182,7 @@ impl Shard {
             exchange: publish.exchange,
             routing_key: publish.routing_key,
             properties: publish.properties,
+            notes: &[],
             body: passage.body,
             extent: passage.extent,
             entries: &entries,

@@ -110,8 +110,8 @@ impl Shard {
     fn list_objects(&mut self) {
         let exchanges = self.topology.exchanges().map(|exchange| exchange.id);
         let exchanges = exchanges.map(Destination::Exchange);
-        let queues = self.queues.keys().filter(|id| !id.is_store());
-        let queues = queues.map(|id| Destination::Queue(*id));
+        let queues = self.queues.iter().filter(|(_, queue)| queue.is_named());
+        let queues = queues.map(|(id, _)| Destination::Queue(*id));
         let mut left: Vec<_> = queues.chain(exchanges).collect();
         // Taken from the end: exchanges first, the oldest of each first.
         left.sort_unstable_by(|a, b| b.cmp(a));

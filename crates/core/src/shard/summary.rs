@@ -75,7 +75,7 @@ impl Shard {
         };
         Summary {
             exchanges: self.topology.exchanges().count() as u64,
-            queues: self.queues.keys().filter(|id| !id.is_store()).count() as u64,
+            queues: self.queues.values().filter(|queue| queue.is_named()).count() as u64,
             bindings: self.topology.binding_count() as u64,
             messages: length_of(None),
             retained: length_of(Some(StorePurpose::Retention)),
@@ -99,7 +99,7 @@ impl Shard {
         let mut queues: Vec<_> = self
             .queues
             .values()
-            .filter(|queue| !queue.definition.id.is_store())
+            .filter(|queue| queue.is_named())
             .map(|queue| QueueSummary {
                 name: queue.definition.name.clone(),
                 durable: queue.definition.durable,
@@ -132,7 +132,7 @@ impl Shard {
         self.check_replays();
         self.check_consumers();
         if !self.policies.is_empty() && self.sweep.is_over() {
-            for queue in self.queues.values().filter(|queue| queue.store.is_none()) {
+            for queue in self.queues.values().filter(|queue| queue.is_named()) {
                 let settings = settings_of(&queue.definition, &self.policies);
                 assert_eq!(queue.settings, settings, "a policy did not reach a queue");
             }

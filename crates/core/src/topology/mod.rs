@@ -41,6 +41,7 @@ pub(crate) use canonical::{Side, put_canonical};
 pub use carbon_copy::{RoutingKeys, strip_bcc};
 pub use criteria::{check_binding, check_exchange};
 pub(crate) use term::Term;
+pub(crate) use trie::{Scratch as TrieScratch, Syntax, Trie};
 pub use walk::{Grounds, Routed, Targets};
 
 use bytes::Bytes;

@@ -189,7 +189,7 @@ impl<V: Default> Trie<V> {
         &'a self,
         key: &[u8],
         scratch: &mut Scratch,
-        mut found: impl FnMut(&'a V),
+        found: impl FnMut(&'a V),
     ) {
         scratch.next.clear();
         scratch.marks.clear();
@@ -200,6 +200,35 @@ impl<V: Default> Trie<V> {
             }
             self.step(word, scratch);
         }
+        self.report(scratch, found);
+    }
+
+    /// As [`Trie::matches`], but that no wildcard stands for the key's first word.
+    pub(crate) fn matches_by_name<'a>(
+        &'a self,
+        key: &[u8],
+        scratch: &mut Scratch,
+        found: impl FnMut(&'a V),
+    ) {
+        scratch.next.clear();
+        scratch.marks.clear();
+        let mut words = self.syntax.words(key);
+        let root = self.nodes.get(self.root);
+        let first = words.next().zip(root);
+        if let Some(child) = first.and_then(|(word, root)| root.words.get(word)) {
+            scratch.visits += 1;
+            self.step_to(*child, scratch);
+        }
+        for word in words {
+            if scratch.next.is_empty() {
+                return;
+            }
+            self.step(word, scratch);
+        }
+        self.report(scratch, found);
+    }
+
+    fn report<'a>(&'a self, scratch: &Scratch, mut found: impl FnMut(&'a V)) {
         for node in &scratch.next {
             if let Some(value) = self.nodes.get(*node).and_then(|node| node.value.as_ref()) {
                 found(value);

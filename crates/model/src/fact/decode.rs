@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::{
     Binding, Chunks, Content, Destination, Entries, Entry, ExchangeDefinition, ExchangeKind,
-    Extent, FORMAT_VERSION, Fact, Keys, MessageKey, Packed, PolicyDefinition, Published,
-    QueueDefinition, Range, Ranges, Returned, SeenKey, Why, tag,
+    Extent, FORMAT_VERSION, Fact, Kept, Keys, MessageKey, Packed, PolicyDefinition, Published,
+    QueueDefinition, Range, Ranges, Returned, SeenKey, SessionChange, Why, tag,
 };
 use crate::table::TableError;
 use crate::wire::{Reader, Truncated};
@@ -156,6 +156,18 @@ fn decode_body(mut reader: Reader<'_>, content: Content, depth: u8) -> Result<Fa
             let (queue, entries) = decode_packed(&mut reader)?;
             Fact::Page { queue, entries }
         }
+        tag::SESSION => Fact::Session {
+            session: QueueId(reader.varint()?),
+            change: SessionChange::decode(&mut reader)?,
+        },
+        tag::RETAINED => Fact::Retained {
+            kept: match reader.u8()? {
+                0 => None,
+                1 => Some(Kept::decode(&mut reader)?),
+                _ => return Err(FactError::Invalid("retained flag")),
+            },
+            topic: Bytes::copy_from_slice(reader.bytes(reader.rest().len())?),
+        },
         tag::SEEN => Fact::Seen {
             queue: QueueId(reader.varint()?),
             keys: decode_seen(&mut reader)?,
@@ -198,7 +210,7 @@ fn decode_packed(reader: &mut Reader<'_>) -> Result<(QueueId, Packed), FactError
     Ok((queue, entries))
 }
 
-fn length(reader: &mut Reader<'_>) -> Result<usize, FactError> {
+pub(super) fn length(reader: &mut Reader<'_>) -> Result<usize, FactError> {
     usize::try_from(reader.varint()?).map_err(|_| FactError::Truncated)
 }
 
@@ -306,7 +318,7 @@ fn decode_seen(reader: &mut Reader<'_>) -> Result<Vec<SeenKey>, FactError> {
     Ok(keys)
 }
 
-fn decode_message(
+pub(super) fn decode_message(
     reader: &mut Reader<'_>,
     spare: Option<Arc<Message>>,
 ) -> Result<Arc<Message>, FactError> {
@@ -322,7 +334,7 @@ fn decode_message(
     ))
 }
 
-fn decode_extent(reader: &mut Reader<'_>) -> Result<Extent, FactError> {
+pub(super) fn decode_extent(reader: &mut Reader<'_>) -> Result<Extent, FactError> {
     let body_bytes = reader.varint()?;
     let total_bytes = reader.varint()?;
     let invalid = FactError::Invalid("chunk count");
@@ -353,7 +365,7 @@ fn decode_entries(reader: &mut Reader<'_>) -> Result<Entries, FactError> {
     Ok(entries)
 }
 
-fn decode_time(reader: &mut Reader<'_>) -> Result<Option<u64>, FactError> {
+pub(super) fn decode_time(reader: &mut Reader<'_>) -> Result<Option<u64>, FactError> {
     match reader.u8()? {
         0 => Ok(None),
         1 => Ok(Some(reader.varint()?)),

@@ -89,6 +89,19 @@ impl Fact {
                 out.put_u8(*why as u8);
                 encode_ranges(ranges, out);
             }
+            Self::Session { session, change } => {
+                out.put_u8(tag::SESSION);
+                out.put_varint(session.0);
+                change.encode(out);
+            }
+            Self::Retained { topic, kept } => {
+                out.put_u8(tag::RETAINED);
+                out.put_u8(u8::from(kept.is_some()));
+                if let Some(kept) = kept {
+                    kept.encode(out);
+                }
+                out.put(topic);
+            }
             Self::Group(facts) => {
                 out.put_u8(tag::GROUP);
                 out.put_varint(facts.len() as u64);
@@ -174,6 +187,7 @@ impl PublishedRef<'_> {
     /// Appends the same bytes as the fact.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u8(FORMAT_VERSION);
+        put_notes(self.notes, out);
         out.put_u8(tag::PUBLISHED);
         encode_extent(&self.extent, out);
         encode_entries(self.entries, out);
@@ -188,7 +202,11 @@ impl PublishedRef<'_> {
         let (exchange, routing_key) = (self.exchange, self.routing_key);
         let message = Message::copied(exchange, routing_key, self.properties, self.body);
         Fact::Published(Published {
-            message: Some(Arc::new(message)),
+            message: Some(Arc::new(if self.notes.is_empty() {
+                message
+            } else {
+                message.with_notes(self.notes)
+            })),
             extent: self.extent,
             entries: self.entries.clone(),
             keys: None,
@@ -199,7 +217,11 @@ impl PublishedRef<'_> {
 /// What the broker noted of the message goes before it, as a tag of its own.
 fn encode_notes(published: &Published, out: &mut Vec<u8>) {
     let notes = published.message.as_ref().map(|message| message.notes());
-    if let Some(notes) = notes.filter(|notes| !notes.is_empty()) {
+    put_notes(notes.unwrap_or_default(), out);
+}
+
+fn put_notes(notes: &[u8], out: &mut Vec<u8>) {
+    if !notes.is_empty() {
         out.put_u8(tag::NOTED);
         out.put_varint(notes.len() as u64);
         out.put(notes);
@@ -243,7 +265,7 @@ fn encode_keys(published: &Published, out: &mut Vec<u8>) {
     }
 }
 
-fn encode_extent(extent: &Extent, out: &mut Vec<u8>) {
+pub(super) fn encode_extent(extent: &Extent, out: &mut Vec<u8>) {
     out.put_varint(extent.body_bytes);
     out.put_varint(extent.total_bytes);
     out.put_varint(extent.chunks.count.into());
@@ -276,7 +298,7 @@ fn encode_returned(entries: &[Returned], is_grouped: bool, out: &mut Vec<u8>) {
     }
 }
 
-fn encode_time(at: Option<u64>, out: &mut Vec<u8>) {
+pub(super) fn encode_time(at: Option<u64>, out: &mut Vec<u8>) {
     match at {
         Some(at) => {
             out.put_u8(1);

@@ -18,6 +18,7 @@ mod packed;
 mod packing;
 mod policy;
 mod runs;
+mod session;
 mod tag;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub use keyed::{Keys, MessageKey, SeenKey};
 pub use packed::{Packed, PackedEntries, PackedSummary, StoredEntry};
 pub use packing::Packing;
 pub use policy::{ApplyTo, PolicyDefinition};
+pub use session::{Kept, SessionChange, SessionState, Subscription, Will};
 
 use crate::{Class, ExchangeId, Message, Name, QueueId, Sequence, Table, Value};
 
@@ -272,6 +274,8 @@ pub struct PublishedRef<'a> {
     pub routing_key: &'a [u8],
     /// As in [`Message::properties`].
     pub properties: &'a [u8],
+    /// As in [`Message::notes`].
+    pub notes: &'a [u8],
     /// The whole body, which is in no chunks.
     pub body: &'a [u8],
     /// Its size.
@@ -424,6 +428,20 @@ pub enum Fact {
         /// Which entries.
         ranges: Ranges,
     },
+    /// An MQTT session is there, or changed, or is gone. In checkpoints too.
+    Session {
+        /// Its queue, which stands for it.
+        session: QueueId,
+        /// What happened.
+        change: SessionChange,
+    },
+    /// A topic has another retained message, or none. In checkpoints too.
+    Retained {
+        /// The topic.
+        topic: Bytes,
+        /// The message; `None` where there is none any more.
+        kept: Option<Kept>,
+    },
     /// Facts that hold together or not at all.
     Group(Vec<Self>),
     /// Checkpoint: the next ids to give out.
@@ -499,11 +517,13 @@ impl Fact {
             | Self::Copied { .. }
             | Self::Page { .. }
             | Self::Seen { .. } => Class::Message,
-            Self::Group(facts) => facts
-                .iter()
-                .map(Self::class)
-                .find(|class| *class == Class::Topology)
-                .unwrap_or(Class::Message),
+            Self::Session { .. } | Self::Retained { .. } => Class::Session,
+            Self::Group(facts) => {
+                let of = |class| facts.iter().any(|fact| fact.class() == class);
+                let classes = [Class::Topology, Class::Message, Class::Session];
+                let first = classes.into_iter().find(|class| of(*class));
+                first.unwrap_or(Class::Message)
+            }
         }
     }
 }

@@ -28,3 +28,5 @@ pub(super) const QUEUE_STATE: u8 = 33;
 // 34 was a message that queues still hold, in format version 1.
 pub(super) const PAGE: u8 = 35;
 pub(super) const SEEN: u8 = 36;
+pub(super) const SESSION: u8 = 48;
+pub(super) const RETAINED: u8 = 49;

@@ -218,6 +218,66 @@ fn samples() -> Vec<Fact> {
             entries: page(),
         },
     ]
+    .into_iter()
+    .chain(of_sessions())
+    .collect()
+}
+
+fn of_sessions() -> Vec<Fact> {
+    let topic = || Bytes::from_static("s\u{f6}/+/\u{feff}".as_bytes());
+    let will = Will {
+        message: Arc::new(Message::copied(b"", b"", b"", &[0, 255]).with_notes(b"topic")),
+        qos: 2,
+        retain: true,
+        delay: 30,
+        expiry: Some(u32::MAX),
+    };
+    let changes = vec![
+        SessionChange::Opened {
+            client_id: topic(),
+            user: Name::from("u"),
+            durable: true,
+        },
+        SessionChange::Ended,
+        SessionChange::State(SessionState::default()),
+        SessionChange::State(SessionState {
+            expiry: u32::MAX,
+            left_at: Some(1 << 41),
+            will: Some(Box::new(will)),
+        }),
+        SessionChange::Subscribed(Subscription {
+            filter: topic(),
+            options: 0x2e,
+            id: 268_435_455,
+        }),
+        SessionChange::Unsubscribed { filter: topic() },
+        SessionChange::PacketReceived { packet_id: 65_535 },
+        SessionChange::PacketReleased { packet_id: 1 },
+        SessionChange::DeliveryReceived {
+            sequence: Sequence(1 << 50),
+        },
+        SessionChange::Joined { group: QueueId(4) },
+    ];
+    let kept = Kept {
+        origin: Origin { index: 0, part: 3 },
+        extent: Extent {
+            body_bytes: 1,
+            total_bytes: 2,
+            chunks: Chunks { first: 7, count: 1 },
+        },
+        expires_at: Some(1 << 41),
+        qos: 2,
+    };
+    let retained = [None, Some(kept)].map(|kept| Fact::Retained {
+        topic: topic(),
+        kept,
+    });
+    let session = QueueId(77);
+    let changes = changes.into_iter();
+    changes
+        .map(|change| Fact::Session { session, change })
+        .chain(retained)
+        .collect()
 }
 
 #[test]
@@ -308,6 +368,7 @@ proptest! {
         exchange in prop::collection::vec(any::<u8>(), 0..=255),
         routing_key in prop::collection::vec(any::<u8>(), 0..=255),
         properties in prop::collection::vec(any::<u8>(), 0..99),
+        notes in prop::collection::vec(any::<u8>(), 0..9),
         body in prop::collection::vec(any::<u8>(), 0..300),
         entries in prop::collection::vec(entry(), 0..5),
     ) {
@@ -317,6 +378,7 @@ proptest! {
             exchange: &exchange,
             routing_key: &routing_key,
             properties: &properties,
+            notes: &notes,
             body: &body,
             extent: Extent {
                 body_bytes: body.len() as u64,

@@ -1,0 +1,468 @@
+//! PUBLISH: one record for all sessions and queues that a message reaches.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use menzil_model::fact::{
+    Chunks, Entry, Kept, Origin, Published, SessionChange, Why,
+};
+use menzil_model::{ConnectionId, Fact, Message, QueueId};
+
+use super::super::Shard;
+use super::super::publish::{Intake, Pending, extent_of};
+use crate::channel::HeldPublish;
+use crate::effect::Effects;
+use crate::log::Log;
+use crate::mqtt::{
+    EndReason, Found, Grant, SessionOutput, SessionTarget, TopicPublish, TopicRoute,
+    Verdict,
+};
+use crate::queue::Overflow;
+use crate::slots::Place;
+use crate::turn::Turn;
+
+/// Entries that a length limit drops for one message, at most.
+const DROPPED_AT_ONCE: usize = 10_000;
+
+/// Who publishes, and what it is to be told.
+#[derive(Clone, Copy)]
+struct Publisher {
+    session: QueueId,
+    /// The session's place, and its connection, where a client asks.
+    client: Option<(Place, ConnectionId)>,
+}
+
+impl Shard {
+    /// PUBLISH of a session's client.
+    pub fn publish_topic(
+        &mut self,
+        now: u64,
+        connection: ConnectionId,
+        publish: &TopicPublish<'_>,
+        log: &mut dyn Log,
+        effects: &mut dyn Effects,
+    ) {
+        let mut turn = Turn { now, log, effects };
+        if let Some(at) = self.session_of(connection) {
+            self.publish_from(&mut turn, (connection, at), publish);
+        }
+        self.settle_down(&mut turn);
+    }
+
+    fn publish_from(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (connection, at): (ConnectionId, (QueueId, Place)),
+        publish: &TopicPublish<'_>,
+    ) {
+        if publish.qos == 2 {
+            let receive_max = usize::from(self.settings.sessions.receive_max);
+            let Some(session) = self.session(at) else {
+                return;
+            };
+            if let Some(after) = session.received.get(&publish.packet_id).copied() {
+                // The same one once more (MQTT-4.3.3-10).
+                self.answer_publish(turn, connection, publish, (Verdict::Accepted, after));
+                return;
+            }
+            if session.received.len() >= receive_max {
+                let output = SessionOutput::Ended(EndReason::TooManyAtOnce);
+                turn.send_session(connection, 0, output);
+                self.leave_session(turn, connection, (true, None));
+                return;
+            }
+        }
+        self.counters.published += 1;
+        let route = self.topic_route(at, publish);
+        let publisher = Publisher {
+            session: at.0,
+            client: Some((at.1, connection)),
+        };
+        let (verdict, after) = self.place_topic(turn, publisher, publish, &route);
+        if let Some(session) = self.session_mut(at) {
+            session.route = Some(route);
+            // Of what was refused the identifier is free at once (MQTT-4.3.3-9).
+            if publish.qos == 2 && verdict != Verdict::Full {
+                session.received.entry(publish.packet_id).or_insert(after);
+            }
+        }
+        if publish.qos > 0 {
+            self.answer_publish(turn, connection, publish, (verdict, after));
+        }
+    }
+
+    fn answer_publish(
+        &mut self,
+        turn: &mut Turn<'_>,
+        connection: ConnectionId,
+        publish: &TopicPublish<'_>,
+        (verdict, after): (Verdict, u64),
+    ) {
+        match verdict {
+            Verdict::Accepted | Verdict::NoMatch => self.counters.confirmed += 1,
+            Verdict::Full => self.counters.nacked += 1,
+        }
+        let output = SessionOutput::Published {
+            packet_id: publish.packet_id,
+            qos: publish.qos,
+            verdict,
+        };
+        turn.send_session(connection, after, output);
+    }
+
+    /// Publishes what nobody waits for, in the name of a session.
+    pub(super) fn publish_for(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: QueueId,
+        publish: &TopicPublish<'_>,
+    ) {
+        let mut route = Box::default();
+        self.find_topic_route(session, publish, &mut route);
+        let client = None;
+        self.place_topic(turn, Publisher { session, client }, publish, &route);
+    }
+
+    /// The way of a PUBLISH, that of the client's last one if it holds.
+    fn topic_route(
+        &mut self,
+        at: (QueueId, Place),
+        publish: &TopicPublish<'_>,
+    ) -> Box<TopicRoute> {
+        let generation = self.topology.generation();
+        let last = self.session_mut(at).and_then(|session| session.route.take());
+        let mut route = match last {
+            Some(route) if route.is_for(generation, publish.topic, publish.properties) => {
+                return route;
+            }
+            last => last.unwrap_or_default(),
+        };
+        self.find_topic_route(at.0, publish, &mut route);
+        route
+    }
+
+    fn find_topic_route(
+        &mut self,
+        publisher: QueueId,
+        publish: &TopicPublish<'_>,
+        route: &mut TopicRoute,
+    ) {
+        self.next_route += 1;
+        route.number = self.next_route;
+        route.restart(self.topology.generation(), publish.topic, publish.properties);
+        route.queues = self.bridged_queues(publish.topic, &[]);
+        let sessions = &mut self.sessions;
+        sessions.tree.find(publish.topic, &mut sessions.scratch, |found| match found {
+            Found::Session(subscriber) => {
+                let options = subscriber.options;
+                if !(options.no_local() && subscriber.session == publisher) {
+                    route.sessions.push(SessionTarget {
+                        session: subscriber.session,
+                        place: subscriber.place,
+                        options,
+                    });
+                }
+            }
+            Found::Group(queue, _) => route.queues.push(queue),
+        });
+        route.merge();
+        let durable = |target: &SessionTarget| {
+            let queue = self.queues.at(target.place, target.session);
+            queue.is_some_and(|queue| queue.definition.durable)
+        };
+        route.has_durable = route.sessions.iter().any(durable);
+    }
+
+    /// Hands a message to all who get it. Returns what to tell the publisher, and the index that
+    /// this waits for.
+    fn place_topic(
+        &mut self,
+        turn: &mut Turn<'_>,
+        publisher: Publisher,
+        publish: &TopicPublish<'_>,
+        route: &TopicRoute,
+    ) -> (Verdict, u64) {
+        let retains = publish.retain.then(|| self.may_retain(publish));
+        let is_full = retains == Some(false);
+        if route.is_nowhere() && !publish.retain {
+            self.counters.unroutable_dropped += 1;
+            return (Verdict::NoMatch, 0);
+        }
+        let message = Arc::new(self.message_of_topic(publish, route));
+        let mut pending = Pending::default();
+        let mut intake = self.intake_of_queues(turn, publish, (&message, route), &mut pending);
+        let refused = !intake.refused_by.is_empty() || is_full;
+        let is_stored = self.is_stored(turn, publish, route, (&intake, &message));
+        let Some(is_stored) = is_stored else {
+            self.counters.refused += 1;
+            return (Verdict::Full, 0);
+        };
+        for target in &route.sessions {
+            self.ask_session(turn, publish, (target, is_stored), (&mut intake, &mut pending));
+        }
+        let has_any = !intake.entries.is_empty();
+        self.counters.routed += u64::from(has_any);
+        let mut also = Vec::new();
+        if retains == Some(true) {
+            also.push(self.retain_fact(turn, publish, &message));
+        }
+        let is_recorded = publisher
+            .client
+            .is_some_and(|(place, _)| self.is_session_recorded((publisher.session, place)));
+        let is_written = is_stored || !also.is_empty();
+        if publish.qos == 2 && is_recorded && is_written && !refused {
+            also.push(Fact::Session {
+                session: publisher.session,
+                change: SessionChange::PacketReceived {
+                    packet_id: publish.packet_id,
+                },
+            });
+        }
+        let after = self.enter_topic(turn, message, (intake, &pending), (also, is_stored));
+        let verdict = match (refused, has_any || publish.retain) {
+            (true, _) => Verdict::Full,
+            (false, true) => Verdict::Accepted,
+            (false, false) => Verdict::NoMatch,
+        };
+        (verdict, after)
+    }
+
+    /// The message as sessions and queues hold it.
+    fn message_of_topic(&self, publish: &TopicPublish<'_>, route: &TopicRoute) -> Message {
+        let chunk_bytes = self.settings.chunk_bytes;
+        if route.queues.is_empty() {
+            return publish.message(chunk_bytes);
+        }
+        let key = self.key_of_topic(publish.topic).unwrap_or_default();
+        let properties = Self::amqp_properties(publish);
+        let exchange = self.settings.sessions.exchange.as_bytes();
+        publish.message_as((exchange, &key, &properties), chunk_bytes)
+    }
+
+    /// Asks the queues of AMQP and of groups.
+    fn intake_of_queues(
+        &mut self,
+        turn: &mut Turn<'_>,
+        publish: &TopicPublish<'_>,
+        (message, route): (&Arc<Message>, &TopicRoute),
+        pending: &mut Pending,
+    ) -> Intake {
+        if route.queues.is_empty() {
+            return Intake::default();
+        }
+        let held = HeldPublish {
+            message: Arc::clone(message),
+            persistent: publish.qos > 0,
+            ttl: publish.expiry.map(|seconds| u64::from(seconds) * 1000),
+            priority: 0,
+            delay: 0,
+            targets: route.queues.clone(),
+            replies: Vec::new(),
+            unroutable: false,
+            is_moved: false,
+        };
+        self.intake(turn, &held, false, pending)
+    }
+
+    /// Whether the journal is to have the message for sessions or queues; `None` where it has to
+    /// and there is no room.
+    fn is_stored(
+        &self,
+        turn: &Turn<'_>,
+        publish: &TopicPublish<'_>,
+        route: &TopicRoute,
+        (intake, message): (&Intake, &Message),
+    ) -> Option<bool> {
+        let in_queues = intake.entries.iter().any(|entry| entry.durable);
+        let is_stored = in_queues || publish.qos > 0 && route.has_durable;
+        let is_written = is_stored || publish.retain;
+        let has_room = !is_written || turn.log.has_room(message.total_bytes());
+        has_room.then_some(is_stored)
+    }
+
+    /// Asks a session, which gets an entry unless it does not wait for such messages or has too
+    /// many.
+    fn ask_session(
+        &mut self,
+        turn: &mut Turn<'_>,
+        publish: &TopicPublish<'_>,
+        (target, is_stored): (&SessionTarget, bool),
+        (intake, pending): (&mut Intake, &mut Pending),
+    ) {
+        let Some(queue) = self.queues.at(target.place, target.session) else {
+            return;
+        };
+        let Some(session) = queue.session.as_deref() else {
+            return;
+        };
+        let qos = publish.qos.min(target.options.qos());
+        if qos == 0 && session.link.is_none() {
+            return;
+        }
+        let body_bytes = match publish.payload {
+            crate::command::Body::Whole(body) => body.len() as u64,
+            crate::command::Body::Parts(parts) => parts.iter().map(|part| part.len() as u64).sum(),
+        };
+        let mut grant = Grant {
+            qos,
+            retain: publish.retain && target.options.retain_as_published(),
+            sent: false,
+            shared: false,
+        };
+        let place = queue.place(grant.bits(), turn.now, 0);
+        let is_next = queue.index.ready_count() == 0
+            && session.link.is_some_and(|link| {
+                let connection = self.connections.at(link.place, link.connection);
+                connection.is_some_and(|connection| connection.credit > 0)
+                    && (qos == 0 || session.has_room_for(&link, place))
+            });
+        let is_over = !is_next && queue.is_over(1, body_bytes);
+        let link = session.link;
+        if is_over && queue.settings.overflow != Overflow::DropHead {
+            if let Some(queue) = self.queues.at_mut(target.place, target.session) {
+                queue.counters.refused += 1;
+            }
+            let disconnects = self.settings.sessions.limit == super::SessionLimit::Disconnect;
+            if let Some(link) = link.filter(|_| disconnects) {
+                self.sessions.ending.push(link.connection);
+            }
+            return;
+        }
+        grant.sent = is_next && qos > 0;
+        let entry = Entry {
+            queue: target.session,
+            sequence: queue.place(grant.bits(), turn.now, 0),
+            expires_at: queue.expires_at(
+                turn.now,
+                publish.expiry.map(|seconds| u64::from(seconds) * 1000),
+            ),
+            durable: is_stored && queue.definition.durable,
+        };
+        if is_over {
+            pending.add(entry.queue, entry.sequence, body_bytes, entry.durable);
+        }
+        intake.entries.push(entry);
+    }
+
+    /// Puts the message into its sessions and queues: one record, with what length limits drop
+    /// for it, and what else is to happen with it or not at all.
+    fn enter_topic(
+        &mut self,
+        turn: &mut Turn<'_>,
+        message: Arc<Message>,
+        (intake, pending): (Intake, &Pending),
+        (also, is_stored): (Vec<Fact>, bool),
+    ) -> u64 {
+        self.count_duplicates(&intake.duplicates);
+        let earlier = intake.duplicates.after;
+        let (entries, keys) = (intake.entries, intake.keys);
+        for entry in &entries {
+            self.touch(entry.queue);
+        }
+        let mut dropped = Vec::new();
+        for queue in pending.queues() {
+            if let Some((ranges, durable)) = self.overflow(queue, pending, DROPPED_AT_ONCE) {
+                let why = Why::Overflow;
+                dropped.push((Fact::Settled { queue, ranges, why }, durable));
+            }
+        }
+        let is_written = is_stored || !also.is_empty();
+        let retained = also.iter().filter(|fact| is_new_retained(fact)).count();
+        let references = if is_stored { entries.len() } else { 0 } + retained;
+        let extent = extent_of(turn, &message, Chunks::default(), references);
+        if entries.is_empty() && retained == 0 {
+            return self.record_all(turn, also, is_written).max(earlier);
+        }
+        let published = Fact::Published(Published {
+            message: Some(message),
+            extent,
+            entries,
+            keys,
+        });
+        let mut facts = vec![published];
+        facts.extend(also.into_iter().map(|fact| with_extent(fact, extent)));
+        if is_written {
+            facts.extend(dropped.into_iter().map(|(fact, _)| fact));
+            return self.record_all(turn, facts, true).max(earlier);
+        }
+        self.record_all(turn, facts, false);
+        for (fact, durable) in dropped {
+            self.record(turn, fact, durable);
+        }
+        earlier
+    }
+
+    fn record_all(&mut self, turn: &mut Turn<'_>, mut facts: Vec<Fact>, is_written: bool) -> u64 {
+        match facts.len() {
+            0 => 0,
+            1 => facts.pop().map_or(0, |fact| self.record(turn, fact, is_written)),
+            2.. => self.record(turn, Fact::Group(facts), is_written),
+        }
+    }
+
+    /// Ends the connections of sessions that passed a limit.
+    pub(in super::super) fn end_over_limit(&mut self, turn: &mut Turn<'_>) {
+        for connection in std::mem::take(&mut self.sessions.ending) {
+            if self.session_of(connection).is_some() {
+                let output = SessionOutput::Ended(EndReason::LimitReached);
+                turn.send_session(connection, 0, output);
+                self.leave_session(turn, connection, (true, None));
+            }
+        }
+    }
+
+    /// Whether there is room for the retained message.
+    fn may_retain(&self, publish: &TopicPublish<'_>) -> bool {
+        let rules = &self.settings.sessions;
+        let sessions = &self.sessions;
+        let is_empty = match publish.payload {
+            crate::command::Body::Whole(body) => body.is_empty(),
+            crate::command::Body::Parts(parts) => parts.iter().all(Bytes::is_empty),
+        };
+        if is_empty {
+            return true;
+        }
+        let before = sessions.retained.get(publish.topic);
+        let bytes_before = before.map_or(0, |kept| kept.extent.total_bytes);
+        let count = sessions.retained.len() as u64 + u64::from(before.is_none());
+        let bytes = sessions.retained_bytes - bytes_before + publish.total_bytes();
+        count <= rules.retained_max && bytes <= rules.retained_bytes_max
+    }
+
+    fn retain_fact(
+        &self,
+        turn: &Turn<'_>,
+        publish: &TopicPublish<'_>,
+        message: &Message,
+    ) -> Fact {
+        let expiry = publish.expiry.map(|seconds| u64::from(seconds) * 1000);
+        let kept = (message.body_bytes() > 0).then(|| Kept {
+            origin: Origin::default(),
+            extent: Default::default(),
+            expires_at: expiry.map(|ttl| turn.now.saturating_add(ttl)),
+            qos: publish.qos,
+        });
+        Fact::Retained {
+            topic: Bytes::copy_from_slice(publish.topic),
+            kept,
+        }
+    }
+}
+
+fn is_new_retained(fact: &Fact) -> bool {
+    matches!(fact, Fact::Retained { kept: Some(_), .. })
+}
+
+/// A retained message is as large as the one that is published with it.
+fn with_extent(fact: Fact, extent: menzil_model::fact::Extent) -> Fact {
+    match fact {
+        Fact::Retained {
+            topic,
+            kept: Some(kept),
+        } => Fact::Retained {
+            topic,
+            kept: Some(Kept { extent, ..kept }),
+        },
+        other => other,
+    }
+}
