@@ -36,7 +36,7 @@ pub use action::{Action, AuthError, CloseReason, OpenError, Outgoing, Sink};
 pub use config::SessionConfig;
 pub use handshake::{PROTOCOL_HEADER, PROTOCOL_HEADER_0_9};
 pub use inbound::Inbound;
-pub use outbound::{Outbound, Sending};
+pub use outbound::Outbound;
 pub use sasl::{Mechanism, Secret};
 pub use session::AmqpSession;
 pub use violation::{Code, Violation};

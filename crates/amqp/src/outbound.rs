@@ -8,19 +8,18 @@
 mod confirms;
 mod encode;
 mod lane;
-mod outbox;
 mod template;
 
 use std::io::IoSlice;
 
-use menzil_core::{ConnectionOutput, Delivering, Effect, Output, Reply, credit_bytes};
+use menzil_core::{
+    ConnectionOutput, Delivering, Effect, Outbox, Output, Reply, Sending, credit_bytes,
+};
 use menzil_model::wire::Writer;
 use menzil_model::{ChannelId, Message, Name};
 
 use self::confirms::Folded;
 use self::lane::{Item, Lane};
-use self::outbox::Outbox;
-pub use self::outbox::Sending;
 use self::template::Envelope;
 use crate::action::Outgoing;
 use crate::by_channel::ByChannel;
@@ -94,7 +93,8 @@ impl Outbound {
                 output: ConnectionOutput::Closed,
                 ..
             } => self.core_closed(after),
-            Effect::Fetch { .. } => {}
+            // Nobody sends an AMQP connection what is for a session.
+            Effect::Session { .. } | Effect::Fetch { .. } => {}
         }
     }
 

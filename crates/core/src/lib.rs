@@ -19,6 +19,7 @@ mod got;
 mod headers;
 mod log;
 mod mqtt;
+mod outbox;
 mod own_arguments;
 mod policy;
 mod queue;
@@ -51,6 +52,7 @@ pub use mqtt::{
     Copy, CopyContent, EndReason, Filter, Options, OwnedCopy, SessionOpen, SessionOutput,
     SessionRequest, TopicNotes, TopicPublish, Translation, Verdict, matches,
 };
+pub use outbox::{Outbox, Sending};
 pub use policy::PolicyRequest;
 pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};

@@ -1,10 +1,9 @@
 //! Effects as frames.
 
-use menzil_core::Reply;
+use menzil_core::{Outbox, Reply};
 use menzil_model::Message;
 use menzil_model::wire::Writer;
 
-use super::outbox::Outbox;
 use crate::frame::{BODY, FRAME_END, HEADER, METHOD, write_frame, write_frame_start};
 use crate::methods::{
     BasicCancelOk, BasicConsumeOk, BasicGetEmpty, BasicQosOk, BasicRecoverOk, ChannelCloseOk,

@@ -198,7 +198,8 @@ mod tests {
     }
 
     fn text(alphabet: &'static [&'static str]) -> impl Strategy<Value = String> {
-        prop::collection::vec(prop::sample::select(alphabet), 1..20).prop_map(|parts| parts.concat())
+        prop::collection::vec(prop::sample::select(alphabet), 1..20)
+            .prop_map(|parts| parts.concat())
     }
 
     proptest! {

@@ -61,7 +61,11 @@ impl FrozenSession {
 
 /// About how many bytes that takes.
 pub(crate) fn session_bytes(session: &Session) -> u64 {
-    let filters: usize = session.subscriptions.keys().map(|filter| filter.len() + 16).sum();
+    let filters: usize = session
+        .subscriptions
+        .keys()
+        .map(|filter| filter.len() + 16)
+        .sum();
     let noted = 16 * (session.received.len() + session.released.len());
     let will = session.state.will.as_ref();
     let will = will.map_or(0, |will| will.message.total_bytes() + 64);

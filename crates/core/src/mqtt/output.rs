@@ -140,9 +140,7 @@ impl Copy<'_> {
     /// Topic and properties.
     pub fn notes(&self) -> TopicNotes<'_> {
         match self.content {
-            CopyContent::Stored(message) => {
-                TopicNotes::read(message.notes()).unwrap_or_default()
-            }
+            CopyContent::Stored(message) => TopicNotes::read(message.notes()).unwrap_or_default(),
             CopyContent::Passing { publish, .. } => publish.notes(),
         }
     }

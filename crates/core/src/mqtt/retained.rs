@@ -32,11 +32,16 @@ pub(crate) struct RetainedTopics {
 }
 
 fn key_of(topic: &[u8]) -> Key {
-    topic.iter().map(|byte| if *byte == b'/' { 0 } else { *byte }).collect()
+    topic
+        .iter()
+        .map(|byte| if *byte == b'/' { 0 } else { *byte })
+        .collect()
 }
 
 fn topic_of(key: &[u8]) -> Vec<u8> {
-    key.iter().map(|byte| if *byte == 0 { b'/' } else { *byte }).collect()
+    key.iter()
+        .map(|byte| if *byte == 0 { b'/' } else { *byte })
+        .collect()
 }
 
 impl RetainedTopics {
@@ -67,7 +72,9 @@ impl RetainedTopics {
     /// Gives a topic its message. Returns the one that it had.
     pub(crate) fn set(&mut self, topic: &[u8], kept: Kept) -> Option<Kept> {
         let key = key_of(topic);
-        let first = self.piece_of(&key).or_else(|| self.pieces.first_key_value());
+        let first = self
+            .piece_of(&key)
+            .or_else(|| self.pieces.first_key_value());
         let Some(first) = first.map(|(first, _)| first.clone()) else {
             self.note_in(&key);
             self.pieces.insert(key.clone(), Arc::new(vec![(key, kept)]));
@@ -176,9 +183,16 @@ impl RetainedTopics {
     }
 
     pub(crate) fn check_invariants(&self) {
-        let all: Vec<_> = self.pieces.values().flat_map(|piece| piece.iter()).collect();
+        let all: Vec<_> = self
+            .pieces
+            .values()
+            .flat_map(|piece| piece.iter())
+            .collect();
         assert_eq!(all.len(), self.count);
-        assert_eq!(all.iter().map(|(key, _)| key.len() as u64).sum::<u64>(), self.bytes);
+        assert_eq!(
+            all.iter().map(|(key, _)| key.len() as u64).sum::<u64>(),
+            self.bytes
+        );
         assert!(all.is_sorted_by(|a, b| a.0 < b.0));
         for (first, piece) in &self.pieces {
             assert_eq!(Some(first), piece.first().map(|(first, _)| first));
@@ -240,7 +254,10 @@ fn next_step(filter: &[&[u8]], key: &[u8]) -> Step {
 fn deeper(filter: &[&[u8]], key: &[u8], number: usize) -> Step {
     let mut to = key.to_vec();
     to.push(0);
-    if let Some(wanted) = filter.get(number).filter(|wanted| !matches!(**wanted, b"+" | b"#")) {
+    if let Some(wanted) = filter
+        .get(number)
+        .filter(|wanted| !matches!(**wanted, b"+" | b"#"))
+    {
         to.extend_from_slice(wanted);
     }
     Step::Leap(to)
@@ -332,7 +349,10 @@ mod tests {
     fn many_topics_lie_in_pieces_and_those_that_are_shared_do_not_change() {
         let mut retained = RetainedTopics::default();
         for number in 0..5000_u64 {
-            retained.set(format!("t/{}", number * 7919 % 5000).as_bytes(), kept(number + 1));
+            retained.set(
+                format!("t/{}", number * 7919 % 5000).as_bytes(),
+                kept(number + 1),
+            );
         }
         let shared = retained.share();
         for number in 0..5000 {
@@ -340,7 +360,10 @@ mod tests {
         }
         assert_eq!(retained.len(), 0);
         retained.check_invariants();
-        let count: usize = shared.iter().map(|piece| RetainedTopics::topics_of(piece).count()).sum();
+        let count: usize = shared
+            .iter()
+            .map(|piece| RetainedTopics::topics_of(piece).count())
+            .sum();
         assert_eq!(count, 5000);
     }
 }

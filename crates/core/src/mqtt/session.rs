@@ -51,7 +51,8 @@ impl Grant {
 /// are never so far apart that two have the same.
 pub(crate) fn packet_id_of(sequence: Sequence) -> u16 {
     let counter = sequence.0 >> SESSION_FLAG_BITS;
-    u16::try_from(counter % PACKET_IDS).unwrap_or(0) + 1
+    // The first entry of a queue has counter 1.
+    u16::try_from((counter + PACKET_IDS - 1) % PACKET_IDS).unwrap_or(0) + 1
 }
 
 /// How many packet identifiers there are.

@@ -66,7 +66,8 @@ impl TopicRoute {
             let is_same = later.session == kept.session;
             if is_same {
                 let qos = later.options.qos().max(kept.options.qos());
-                let keeps = later.options.retain_as_published() || kept.options.retain_as_published();
+                let keeps =
+                    later.options.retain_as_published() || kept.options.retain_as_published();
                 kept.options = Options(u8::from(keeps) << 3).with_qos(qos);
             }
             is_same

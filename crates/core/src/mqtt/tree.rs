@@ -168,7 +168,12 @@ impl Tree {
 
     /// Finds all who get a message of that topic, a session once for each filter that matches.
     /// Wildcards for the first level do not match a topic that begins with `$` (MQTT-4.7.2-1).
-    pub(crate) fn find(&self, topic: &[u8], scratch: &mut TrieScratch, mut found: impl FnMut(Found)) {
+    pub(crate) fn find(
+        &self,
+        topic: &[u8],
+        scratch: &mut TrieScratch,
+        mut found: impl FnMut(Found),
+    ) {
         let mut each = |all: &Subscribers| {
             for subscriber in &all.sessions {
                 found(Found::Session(*subscriber));
@@ -227,7 +232,11 @@ mod tests {
     fn examples_of_the_standard_match_as_it_says() {
         for (filter, topic, expected) in [
             ("sport/tennis/player1/#", "sport/tennis/player1", true),
-            ("sport/tennis/player1/#", "sport/tennis/player1/score/wimbledon", true),
+            (
+                "sport/tennis/player1/#",
+                "sport/tennis/player1/score/wimbledon",
+                true,
+            ),
             ("sport/#", "sport", true),
             ("#", "/", true),
             ("sport/tennis/+", "sport/tennis/player1/ranking", false),
@@ -243,12 +252,17 @@ mod tests {
             ("a", "A", false),
             ("/a", "a", false),
         ] {
-            assert_eq!(matches(filter.as_bytes(), topic.as_bytes()), expected, "{filter} {topic}");
+            assert_eq!(
+                matches(filter.as_bytes(), topic.as_bytes()),
+                expected,
+                "{filter} {topic}"
+            );
         }
     }
 
     fn path(levels: &'static [&'static str]) -> impl Strategy<Value = String> {
-        prop::collection::vec(prop::sample::select(levels), 1..5).prop_map(|levels| levels.join("/"))
+        prop::collection::vec(prop::sample::select(levels), 1..5)
+            .prop_map(|levels| levels.join("/"))
     }
 
     fn filter() -> impl Strategy<Value = String> {

@@ -386,7 +386,9 @@ impl Queue {
         let durable = self.settle(sequence, settled);
         if durable == Some(true) {
             let id = self.definition.id;
-            settled.settling.add_range(id, whole_counter(sequence), Why::Acknowledged);
+            settled
+                .settling
+                .add_range(id, whole_counter(sequence), Why::Acknowledged);
         }
         durable.is_some()
     }

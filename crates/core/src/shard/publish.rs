@@ -54,7 +54,13 @@ impl Pending {
         self.by_queue.get(&queue).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn add(&mut self, queue: QueueId, sequence: Sequence, body_bytes: u64, durable: bool) {
+    pub(super) fn add(
+        &mut self,
+        queue: QueueId,
+        sequence: Sequence,
+        body_bytes: u64,
+        durable: bool,
+    ) {
         let entries = self.by_queue.entry(queue).or_default();
         if entries.is_empty() {
             self.order.push(queue);

@@ -75,7 +75,11 @@ impl Shard {
         };
         Summary {
             exchanges: self.topology.exchanges().count() as u64,
-            queues: self.queues.values().filter(|queue| queue.is_named()).count() as u64,
+            queues: self
+                .queues
+                .values()
+                .filter(|queue| queue.is_named())
+                .count() as u64,
             bindings: self.topology.binding_count() as u64,
             messages: length_of(None),
             retained: length_of(Some(StorePurpose::Retention)),
@@ -130,6 +134,7 @@ impl Shard {
             .check_invariants(self.queues.values().map(|queue| queue.content));
         self.check_deliveries();
         self.check_replays();
+        self.check_sessions();
         self.check_consumers();
         if !self.policies.is_empty() && self.sweep.is_over() {
             for queue in self.queues.values().filter(|queue| queue.is_named()) {
@@ -164,7 +169,7 @@ impl Shard {
         let unsettled: u64 = self
             .queues
             .values()
-            .filter(|queue| !queue.delays())
+            .filter(|queue| !queue.delays() && queue.session.is_none())
             .map(|q| q.index.unsettled_count() - q.dying_count())
             .sum();
         assert_eq!(out.len() as u64, unsettled, "entries are out on no channel");

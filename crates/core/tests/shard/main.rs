@@ -29,6 +29,7 @@ mod retention_policies;
 mod retries;
 mod returns;
 mod runs;
+mod sessions;
 mod stores;
 mod support;
 mod twin;

@@ -723,7 +723,7 @@ pub(crate) fn seen(effects: &[Effect]) -> Vec<Seen> {
                 Output::Cancelled { consumer_tag } => Seen::Cancelled(consumer_tag.to_string()),
                 Output::Refused { refusal, .. } => Seen::Refused(refusal.clone()),
             }),
-            Effect::Connection { .. } | Effect::Fetch { .. } => None,
+            Effect::Connection { .. } | Effect::Session { .. } | Effect::Fetch { .. } => None,
         })
         .collect()
 }

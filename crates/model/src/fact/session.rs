@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::decode::{decode_message, decode_time, length};
-use super::encode::encode_time;
 use super::decode::decode_extent;
+use super::decode::{decode_message, decode_time, length};
 use super::encode::encode_extent;
+use super::encode::encode_time;
 use super::{Extent, FactError, Origin};
 use crate::wire::{Reader, Writer};
 use crate::{Message, Name, QueueId, Sequence};

@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use menzil_amqp::{Outbound, Sending};
+use menzil_amqp::Outbound;
+use menzil_core::Sending;
 use menzil_model::{ChannelId, ConnectionId};
 use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
 use tokio::net::tcp::OwnedWriteHalf;

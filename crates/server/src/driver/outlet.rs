@@ -50,7 +50,7 @@ impl Effects for Outlet<'_> {
                 }
                 to.connection
             }
-            Effect::Connection { to, .. } => *to,
+            Effect::Connection { to, .. } | Effect::Session { to, .. } => *to,
             Effect::Fetch { .. } => {
                 self.node.fetches.push(self.driver.id, effect);
                 return;

@@ -40,7 +40,9 @@ impl Shard {
                 self.apply_subscribed(id, subscription.filter, subscribed);
             }
             SessionChange::Unsubscribed { filter } => {
-                let is_gone = self.session_by_id(id).is_some_and(|s| s.unsubscribe(&filter));
+                let is_gone = self
+                    .session_by_id(id)
+                    .is_some_and(|s| s.unsubscribe(&filter));
                 if is_gone {
                     self.forget_subscription(id, &filter);
                 }
@@ -172,9 +174,9 @@ impl Shard {
         };
         if let Some(before) = before {
             self.sessions.retained_bytes -= before.extent.total_bytes;
-            let ends = before.expires_at.filter(|at| {
-                kept.and_then(|kept| kept.expires_at) != Some(*at)
-            });
+            let ends = before
+                .expires_at
+                .filter(|at| kept.and_then(|kept| kept.expires_at) != Some(*at));
             if let Some(at) = ends {
                 self.sessions.retained_expiry.remove(&(at, topic.clone()));
             }

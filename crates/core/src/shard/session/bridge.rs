@@ -42,7 +42,9 @@ impl Shard {
         let properties = Properties::parse(properties).unwrap_or_default();
         let mut targets = std::mem::take(&mut self.sessions.bridge.targets);
         let keys = RoutingKeys::one(&key);
-        let _somewhere = self.topology.route(exchange, &keys, &properties, &mut targets);
+        let _somewhere = self
+            .topology
+            .route(exchange, &keys, &properties, &mut targets);
         let queues = targets.queues().iter().chain(targets.stores());
         let queues = queues.copied().collect();
         self.sessions.bridge.targets = targets;

@@ -13,7 +13,7 @@ use crate::slots::Place;
 use crate::turn::Turn;
 
 /// What is to be done before a session gets more.
-enum Halt {
+pub(super) enum Halt {
     /// Nothing: it has no more that is here, or its client cannot take more.
     End,
     /// Its head is to expire.
@@ -60,7 +60,7 @@ impl Shard {
         }
     }
 
-    fn session_halt(
+    pub(super) fn session_halt(
         &self,
         now: u64,
         link: &SessionLink,
@@ -110,7 +110,11 @@ impl Shard {
         queue.went_out(&item, &mut self.counters);
         let grant = Grant::of(item.sequence);
         let marked = grant.qos > 0 && !grant.sent && item.durable;
-        let after = if marked { queue.delivered(&item) } else { queue.moved.waits_for(&item) };
+        let after = if marked {
+            queue.delivered(&item)
+        } else {
+            queue.moved.waits_for(&item)
+        };
         if grant.qos > 0
             && let Some(session) = queue.session.as_deref_mut()
         {
@@ -175,7 +179,11 @@ fn send_copy(
     let copy = Copy {
         to,
         after,
-        packet_id: if grant.qos > 0 { packet_id_of(item.sequence) } else { 0 },
+        packet_id: if grant.qos > 0 {
+            packet_id_of(item.sequence)
+        } else {
+            0
+        },
         qos: grant.qos,
         dup: grant.qos > 0 && item.redelivered,
         retain: grant.retain,
@@ -195,9 +203,17 @@ pub(super) fn seconds_left(expires_at: u64, now: u64) -> u32 {
 
 /// One past the last entry that the client takes now: so many go out with one record.
 fn mark_below(queue: &Queue, link: &SessionLink) -> Sequence {
-    let out = queue.session.as_deref().map_or(0, |session| session.in_flight.len());
-    let room = usize::from(link.receive_max).saturating_sub(out).clamp(1, MARKED_AT_ONCE);
-    let counted = queue.index.ready().filter(|item| Grant::of(item.sequence).qos > 0);
+    let out = queue
+        .session
+        .as_deref()
+        .map_or(0, |session| session.in_flight.len());
+    let room = usize::from(link.receive_max)
+        .saturating_sub(out)
+        .clamp(1, MARKED_AT_ONCE);
+    let counted = queue
+        .index
+        .ready()
+        .filter(|item| Grant::of(item.sequence).qos > 0);
     let last = counted.take(room).last();
     let head = queue.index.head().map(|head| head.sequence);
     let last = last.map(|item| item.sequence).max(head);

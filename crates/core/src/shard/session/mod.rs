@@ -21,7 +21,9 @@ use bytes::Bytes;
 use menzil_model::{ConnectionId, Map, QueueId};
 
 use super::Shard;
-use crate::mqtt::{RetainedTopics, Session, SessionRequest, Translation, Tree};
+use crate::mqtt::{
+    RetainedTopics, Session, SessionRequest, Translation, Tree, packet_id_of, shared_filter,
+};
 use crate::slots::Place;
 use crate::topology::TrieScratch;
 use crate::turn::Turn;
@@ -201,6 +203,40 @@ impl Shard {
         let mut all: Vec<_> = with_session.collect();
         all.sort_unstable_by(|a, b| a.client_id.cmp(&b.client_id));
         all
+    }
+
+    /// What is out is known to be, no two packet identifiers are the same, and subscriptions are
+    /// in the tree.
+    pub(super) fn check_sessions(&self) {
+        self.sessions.tree.check_invariants();
+        self.sessions.retained.check_invariants();
+        let mut subscriptions = 0;
+        for (id, queue) in self.queues.iter() {
+            let Some(session) = queue.session.as_deref() else {
+                continue;
+            };
+            assert_eq!(self.sessions.clients.get(&session.client_id), Some(id));
+            let out = session.in_flight.iter().map(|one| one.sequence);
+            assert!(out.clone().all(|sequence| queue.index.is_out(sequence)));
+            assert_eq!(out.len() as u64, queue.index.unsettled_count());
+            let packets: BTreeSet<u16> = out.clone().map(packet_id_of).collect();
+            assert_eq!(packets.len(), out.len(), "a packet identifier is out twice");
+            assert!(out.is_sorted(), "entries are out in another order");
+            let filters = session.subscriptions.keys();
+            subscriptions += filters
+                .filter(|filter| shared_filter(filter).is_none())
+                .count();
+            if let Some(link) = session.link {
+                let connection = self.connections.get(&link.connection);
+                let known = connection.and_then(|connection| connection.session);
+                assert_eq!(known.map(|(known, _)| known), Some(*id));
+                if let Some(at) = known {
+                    let halt = self.session_halt(0, &link, at);
+                    assert!(halt.is_some(), "a session has an entry and a client");
+                }
+            }
+        }
+        assert_eq!(self.sessions.tree.len(), subscriptions + self.group_count());
     }
 
     /// Topics that have a retained message.

@@ -65,7 +65,7 @@ impl Shard {
             self.leave_session(turn, link.connection, (true, None));
         }
         if ends && self.queues.contains_key(&id) {
-            self.end_session(turn, id);
+            self.end_session(turn, id, true);
         }
     }
 
@@ -117,13 +117,10 @@ impl Shard {
     }
 
     /// Records what came or went with a connection. Returns the index, 0 where it has none.
-    fn set_state(
-        &mut self,
-        turn: &mut Turn<'_>,
-        at: (QueueId, Place),
-        state: SessionState,
-    ) -> u64 {
-        let had_will = self.session(at).is_some_and(|session| session.state.will.is_some());
+    fn set_state(&mut self, turn: &mut Turn<'_>, at: (QueueId, Place), state: SessionState) -> u64 {
+        let had_will = self
+            .session(at)
+            .is_some_and(|session| session.state.will.is_some());
         let is_written = self.is_session_recorded(at) || state.will.is_some() || had_will;
         let fact = Fact::Session {
             session: at.0,
@@ -171,25 +168,27 @@ impl Shard {
             self.publish_will(turn, at.0, &will);
         }
         if is_over {
-            self.end_session(turn, at.0);
+            self.end_session(turn, at.0, false);
         } else {
             self.set_state(turn, at, state);
             self.reset_timer(at.0);
         }
     }
 
-    /// The session is gone, with all that it has.
-    pub(super) fn end_session(&mut self, turn: &mut Turn<'_>, id: QueueId) {
+    /// The session is gone, with all that it has, and with its will if that is to be published.
+    pub(super) fn end_session(&mut self, turn: &mut Turn<'_>, id: QueueId, with_will: bool) {
         let Some(place) = self.queues.place(&id) else {
             return;
         };
         let at = (id, place);
-        let will = self.session(at).and_then(|session| session.state.will.clone());
-        if let Some(will) = will {
+        let will = self
+            .session(at)
+            .and_then(|session| session.state.will.clone());
+        let had_will = will.is_some();
+        if let Some(will) = will.filter(|_| with_will) {
             self.publish_will(turn, id, &will);
         }
         self.leave_groups(turn, at);
-        let had_will = self.session(at).is_some_and(|session| session.state.will.is_some());
         let is_written = self.is_session_recorded(at) || had_will;
         let fact = Fact::Session {
             session: id,
@@ -209,7 +208,7 @@ impl Shard {
         };
         let state = session.state.clone();
         if ends_at(&state).is_some_and(|end| end <= turn.now) {
-            self.end_session(turn, id);
+            self.end_session(turn, id, true);
             return;
         }
         if will_at(&state).is_some_and(|due| due <= turn.now)
@@ -232,7 +231,9 @@ impl Shard {
             let Some(place) = self.queues.place(&id) else {
                 continue;
             };
-            let state = self.session((id, place)).map(|session| session.state.clone());
+            let state = self
+                .session((id, place))
+                .map(|session| session.state.clone());
             if let Some(state) = state.filter(|state| state.left_at.is_none()) {
                 let left_at = Some(turn.now);
                 self.set_state(turn, (id, place), SessionState { left_at, ..state });

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use menzil_model::fact::{
-    Chunks, Entry, Kept, Origin, Published, SessionChange, Why,
-};
+use menzil_model::fact::{Chunks, Entry, Kept, Origin, Published, SessionChange, Why};
 use menzil_model::{ConnectionId, Fact, Message, QueueId};
 
 use super::super::Shard;
@@ -14,8 +12,7 @@ use crate::channel::HeldPublish;
 use crate::effect::Effects;
 use crate::log::Log;
 use crate::mqtt::{
-    EndReason, Found, Grant, SessionOutput, SessionTarget, TopicPublish, TopicRoute,
-    Verdict,
+    EndReason, Found, Grant, SessionOutput, SessionTarget, TopicPublish, TopicRoute, Verdict,
 };
 use crate::queue::Overflow;
 use crate::slots::Place;
@@ -124,13 +121,11 @@ impl Shard {
     }
 
     /// The way of a PUBLISH, that of the client's last one if it holds.
-    fn topic_route(
-        &mut self,
-        at: (QueueId, Place),
-        publish: &TopicPublish<'_>,
-    ) -> Box<TopicRoute> {
+    fn topic_route(&mut self, at: (QueueId, Place), publish: &TopicPublish<'_>) -> Box<TopicRoute> {
         let generation = self.topology.generation();
-        let last = self.session_mut(at).and_then(|session| session.route.take());
+        let last = self
+            .session_mut(at)
+            .and_then(|session| session.route.take());
         let mut route = match last {
             Some(route) if route.is_for(generation, publish.topic, publish.properties) => {
                 return route;
@@ -149,22 +144,28 @@ impl Shard {
     ) {
         self.next_route += 1;
         route.number = self.next_route;
-        route.restart(self.topology.generation(), publish.topic, publish.properties);
+        route.restart(
+            self.topology.generation(),
+            publish.topic,
+            publish.properties,
+        );
         route.queues = self.bridged_queues(publish.topic, &[]);
         let sessions = &mut self.sessions;
-        sessions.tree.find(publish.topic, &mut sessions.scratch, |found| match found {
-            Found::Session(subscriber) => {
-                let options = subscriber.options;
-                if !(options.no_local() && subscriber.session == publisher) {
-                    route.sessions.push(SessionTarget {
-                        session: subscriber.session,
-                        place: subscriber.place,
-                        options,
-                    });
+        sessions
+            .tree
+            .find(publish.topic, &mut sessions.scratch, |found| match found {
+                Found::Session(subscriber) => {
+                    let options = subscriber.options;
+                    if !(options.no_local() && subscriber.session == publisher) {
+                        route.sessions.push(SessionTarget {
+                            session: subscriber.session,
+                            place: subscriber.place,
+                            options,
+                        });
+                    }
                 }
-            }
-            Found::Group(queue, _) => route.queues.push(queue),
-        });
+                Found::Group(queue, _) => route.queues.push(queue),
+            });
         route.merge();
         let durable = |target: &SessionTarget| {
             let queue = self.queues.at(target.place, target.session);
@@ -198,7 +199,12 @@ impl Shard {
             return (Verdict::Full, 0);
         };
         for target in &route.sessions {
-            self.ask_session(turn, publish, (target, is_stored), (&mut intake, &mut pending));
+            self.ask_session(
+                turn,
+                publish,
+                (target, is_stored),
+                (&mut intake, &mut pending),
+            );
         }
         let has_any = !intake.entries.is_empty();
         self.counters.routed += u64::from(has_any);
@@ -395,7 +401,9 @@ impl Shard {
     fn record_all(&mut self, turn: &mut Turn<'_>, mut facts: Vec<Fact>, is_written: bool) -> u64 {
         match facts.len() {
             0 => 0,
-            1 => facts.pop().map_or(0, |fact| self.record(turn, fact, is_written)),
+            1 => facts
+                .pop()
+                .map_or(0, |fact| self.record(turn, fact, is_written)),
             2.. => self.record(turn, Fact::Group(facts), is_written),
         }
     }
@@ -429,12 +437,7 @@ impl Shard {
         count <= rules.retained_max && bytes <= rules.retained_bytes_max
     }
 
-    fn retain_fact(
-        &self,
-        turn: &Turn<'_>,
-        publish: &TopicPublish<'_>,
-        message: &Message,
-    ) -> Fact {
+    fn retain_fact(&self, turn: &Turn<'_>, publish: &TopicPublish<'_>, message: &Message) -> Fact {
         let expiry = publish.expiry.map(|seconds| u64::from(seconds) * 1000);
         let kept = (message.body_bytes() > 0).then(|| Kept {
             origin: Origin::default(),

@@ -100,9 +100,9 @@ impl Shard {
         let (found, is_end) = retained.find(&sending.filter, sending.behind.as_deref(), most);
         let (session, qos) = (sending.session, sending.options.qos());
         let first = queue.next_sequence;
-        let living = found.iter().filter(|(_, kept)| {
-            kept.expires_at.is_none_or(|at| at > turn.now)
-        });
+        let living = found
+            .iter()
+            .filter(|(_, kept)| kept.expires_at.is_none_or(|at| at > turn.now));
         let entries = (first..).zip(living).map(|(counter, (_, kept))| {
             let grant = Grant {
                 qos: qos.min(kept.qos),

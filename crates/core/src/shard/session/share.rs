@@ -20,6 +20,11 @@ impl Shard {
     /// The session ends: what came to it from groups, and is not done with, goes back.
     pub(super) fn leave_groups(&mut self, _: &mut Turn<'_>, _: (QueueId, Place)) {}
 
+    /// Groups whose queues are in the tree of subscriptions.
+    pub(super) fn group_count(&self) -> usize {
+        0
+    }
+
     /// A member's client is there.
     pub(super) fn session_came(&mut self, _: QueueId) {}
 

@@ -26,8 +26,8 @@ impl Shard {
         let mut codes = Vec::with_capacity(filters.len());
         let mut facts = Vec::new();
         let mut wanted = Vec::new();
-        let mut room = (self.settings.sessions.subscriptions_max)
-            .saturating_sub(session.subscriptions.len());
+        let mut room =
+            (self.settings.sessions.subscriptions_max).saturating_sub(session.subscriptions.len());
         for Filter {
             filter,
             options,

@@ -1,5 +1,5 @@
-//! Encoded bytes that wait for the socket: small frames in one growing buffer, large body parts
-//! shared with the message, in the order in which they leave.
+//! Encoded bytes that wait for the socket, of any protocol: small frames in one growing buffer,
+//! large body parts shared with the message, in the order in which they leave.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -13,7 +13,7 @@ use menzil_model::wire::Writer;
 /// Invariant: `pending_bytes` is the length of all parts and the tail, less `sent`, which counts
 /// within the first of them.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub struct Outbox {
     parts: VecDeque<Bytes>,
     tail: Vec<u8>,
     sent: usize,
@@ -23,7 +23,7 @@ pub(super) struct Outbox {
     credits: VecDeque<Credit>,
 }
 
-/// What was taken over from an [`crate::Outbound`] to be sent, so that the outbound is free for
+/// What was taken over from the transmitting half of a connection to be sent, so that it is free for
 /// others meanwhile.
 #[derive(Debug, Default)]
 pub struct Sending(Outbox);
@@ -50,7 +50,7 @@ impl Sending {
     }
 
     /// Takes over what waits, if everything of before is sent.
-    pub(super) fn take_over(&mut self, outbox: &mut Outbox) {
+    pub fn take_over(&mut self, outbox: &mut Outbox) {
         if self.0.pending_bytes > 0 || outbox.pending_bytes == 0 {
             return;
         }
@@ -71,14 +71,14 @@ struct Credit {
 impl Outbox {
     /// Appends what `write` appends.
     #[inline]
-    pub(super) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.tail.len();
         write(&mut self.tail);
         self.pending_bytes += self.tail.len() - before;
     }
 
     /// Appends without copying, where that pays.
-    pub(super) fn share(&mut self, part: Bytes) {
+    pub fn share(&mut self, part: Bytes) {
         if part.len() < SHARED_BYTES_MIN {
             self.write(|out| out.put(&part));
             return;
@@ -92,7 +92,7 @@ impl Outbox {
     }
 
     /// The bytes from that position of the stream on are a delivery that counts so much.
-    pub(super) fn mark(&mut self, start: u64, bytes: u64) {
+    pub fn mark(&mut self, start: u64, bytes: u64) {
         let end = self.end();
         match self.credits.back_mut() {
             Some(last) if end - last.start <= MARKED_BYTES_MAX => {
@@ -104,16 +104,17 @@ impl Outbox {
     }
 
     /// The position of the stream at which the next byte is written.
-    pub(super) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.left_bytes + self.pending_bytes as u64
     }
 
-    pub(super) fn pending_bytes(&self) -> usize {
+    /// Bytes that are not sent yet.
+    pub fn pending_bytes(&self) -> usize {
         self.pending_bytes
     }
 
     /// What to send next, as far as one vectored write takes it.
-    pub(super) fn slices<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
+    pub fn slices<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
         let parts = self.parts.iter().map(AsRef::as_ref);
         let mut sent = self.sent;
         for part in parts.chain([self.tail.as_slice()]) {
@@ -126,7 +127,7 @@ impl Outbox {
     }
 
     /// That many bytes were sent. Returns the credit of the deliveries that are gone.
-    pub(super) fn advance(&mut self, count: usize) -> u64 {
+    pub fn advance(&mut self, count: usize) -> u64 {
         let count = count.min(self.pending_bytes);
         self.pending_bytes -= count;
         self.left_bytes += count as u64;
@@ -165,7 +166,11 @@ impl Outbox {
         }
     }
 
-    pub(super) fn check_invariants(&self) {
+    /// For tests and the simulation.
+    ///
+    /// # Panics
+    /// Where sizes do not add up.
+    pub fn check_invariants(&self) {
         let parts: usize = self.parts.iter().map(Bytes::len).sum();
         assert_eq!(self.pending_bytes + self.sent, parts + self.tail.len());
         assert!(self.credits.iter().all(|credit| credit.start <= credit.end));
@@ -173,7 +178,7 @@ impl Outbox {
     }
 
     /// An idle connection keeps no buffer.
-    pub(super) fn shrink(&mut self) {
+    pub fn shrink(&mut self) {
         if self.pending_bytes == 0 {
             self.tail = Vec::new();
             self.parts = VecDeque::new();
