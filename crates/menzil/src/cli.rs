@@ -89,6 +89,12 @@ pub(crate) struct BenchArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct StatsArguments {
+    /// Of this queue alone
+    #[arg(long, value_name = "NAME")]
+    pub(crate) queue: Option<String>,
+    /// Virtual host of --queue
+    #[arg(long, value_name = "NAME", default_value = "/", requires = "queue")]
+    pub(crate) vhost: String,
     /// The server's data folder
     #[arg(long, value_name = "DIR", default_value = "./data")]
     pub(crate) data_dir: PathBuf,

@@ -439,6 +439,11 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
         "-3",
     ]);
     assert!(set.status.success(), "{}", text(&set.stderr));
+    assert_eq!(
+        text(&set.stdout),
+        "policy 'short' (priority -3) in virtual host '/' gives max-length=5 to exchanges and \
+         queues that match '^q'\n"
+    );
     let operator = [
         "set",
         "cap",
@@ -447,10 +452,11 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
         "--apply-to",
         "queues",
     ];
-    assert!(
-        policy(&[&operator[..], &["--operator"]].concat())
-            .status
-            .success()
+    let set = policy(&[&operator[..], &["--operator"]].concat());
+    assert_eq!(
+        text(&set.stdout),
+        "operator policy 'cap' (priority 0) in virtual host '/' gives max-length=2 to queues that \
+         match ''\n"
     );
     let expected = concat!(
         r#"{"apply-to":"all","definition":{"max-length":5},"name":"short","operator":false,"#,
@@ -467,7 +473,11 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
     let absent = policy(&["clear", "cap"]);
     assert_eq!(absent.status.code(), Some(1));
     assert!(text(&absent.stderr).contains(r#"there is no policy "cap" in virtual host "/""#));
-    assert!(policy(&["clear", "cap", "--operator"]).status.success());
+    let cleared = policy(&["clear", "cap", "--operator"]);
+    assert_eq!(
+        text(&cleared.stdout),
+        "operator policy 'cap' cleared in virtual host '/'\n"
+    );
     assert!(policy(&["clear", "short"]).status.success());
     server.kill();
     let server = Server::start(data, &[]);
@@ -492,10 +502,37 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
             &["set", "p", "x", "{"][..],
             "the definition is no JSON object",
         ),
-        (&["set", "p", "x", "{}"], "no policy provided"),
+        (
+            &["set", "p", "x", "{}"],
+            r#"menzil: the definition is empty: it needs a key and its value, such as {"max-length": 1000}"#,
+        ),
+        (
+            &["set", "p", "x", "[5]"],
+            "menzil: the definition is a list, and must be a JSON object of keys and values",
+        ),
         (
             &["set", "p", "x", r#"{"expires": 0}"#],
-            "0 is not a valid queue expiry",
+            "menzil: expires is 0, and must be milliseconds, a whole number from 1 on\n",
+        ),
+        (
+            &["set", "p", "x", r#"{"overflow": "drop"}"#],
+            r#"menzil: overflow is "drop", and must be "drop-head", "reject-publish" or"#,
+        ),
+        (
+            &["set", "p", "x", r#"{"max-lenght": 5}"#],
+            "menzil: policies do not have max-lenght: max-length may be meant\n",
+        ),
+        (
+            &[
+                "set",
+                "p",
+                "(",
+                r#"{"max-length": 5}"#,
+                "--apply-to",
+                "dogs",
+            ],
+            "menzil: apply-to is \"dogs\", and must be all, exchanges, queues, classic_queues, \
+             quorum_queues or streams; the pattern \"(\" is no regular expression",
         ),
         (
             &["set", "p", "x", r#"{"expires": 1}"#, "--vhost", "v"],
