@@ -215,6 +215,51 @@ fn a_file_with_a_mistake_changes_nothing_and_names_it() {
     server.kill();
 }
 
+/// Exit code and log of a start that ends by itself.
+fn start(data: &Path, file: &str, words: &[&str]) -> (Option<i32>, String) {
+    let mut command = menzil(&["server", "--amqp", "127.0.0.1:0", "--data-dir"]);
+    command.arg(data).args(["--definitions", file]).args(words);
+    let output = command.output().unwrap();
+    (output.status.code(), text(&output.stderr))
+}
+
+#[test]
+fn a_start_that_is_refused_for_its_file_makes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    for (number, (content, told)) in WRONG.into_iter().enumerate() {
+        let file = write(folder.path(), &format!("{number}.json"), content);
+        let (code, error) = start(&data, &file, &[]);
+        assert!(code == Some(1) && error.contains(told), "{error}");
+        assert!(!data.exists(), "{content}");
+    }
+    let server = Server::start(&data, &[]);
+    server.kill();
+    // What it would bind is there, but not where it says.
+    let wrong = r#"{"bindings": [{"vhost": "new", "source": "amq.topic", "destination": "none",
+        "destination_type": "queue"}]}"#;
+    let file = write(folder.path(), "wrong.json", wrong);
+    let hosts = ["--set", r#"virtual_hosts=["/", "new"]"#];
+    let (code, error) = start(&data, &file, &hosts);
+    assert_eq!(code, Some(1));
+    assert!(
+        error.contains(r#"bindings[0] "amq.topic -> none": NOT_FOUND - no queue 'none'"#),
+        "{error}"
+    );
+    let server = Server::start(&data, &[]);
+    let stats = run(&["stats", "--json", "--data-dir", data.to_str().unwrap()]);
+    let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
+    assert_eq!(stats["virtual_hosts"].as_array().unwrap().len(), 1);
+    server.kill();
+    let right = wrong.replace("none", "q").replace(
+        "{\"bindings\"",
+        r#"{"queues": [{"vhost": "new", "name": "q"}], "bindings""#,
+    );
+    let file = write(folder.path(), "right.json", &right);
+    let server = Server::start(&data, &[&["--definitions", &file], &hosts[..]].concat());
+    server.kill();
+}
+
 #[test]
 fn what_is_there_must_be_what_the_file_says() {
     let folder = tempfile::tempdir().unwrap();
