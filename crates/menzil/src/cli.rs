@@ -258,7 +258,9 @@ pub(crate) struct RouteArguments {
     pub(crate) key: String,
     /// A routing key in each line, - for standard input:
     /// tells of each whether it reaches a queue. Before
-    /// the key may stand another exchange and a tab
+    /// the key may stand another exchange and a tab.
+    /// Empty lines, and # alone or before a space, are
+    /// passed over; such a key needs its exchange
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     pub(crate) keys: Option<PathBuf>,
     /// A header with a text, or NAME:=JSON with another

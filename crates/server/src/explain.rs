@@ -99,7 +99,7 @@ fn many(
 ) -> Result<Answer, String> {
     let (mut count, mut lost) = (0, 0);
     let mut text = String::new();
-    for line in lines.lines().filter(|line| !line.is_empty()) {
+    for line in lines.lines().filter(|line| !is_passed_over(line)) {
         let (exchange, key) = line
             .split_once('\t')
             .unwrap_or((question.exchange.as_str(), line));
