@@ -54,12 +54,16 @@ impl PolicyMistake {
 
 /// A value as a line of JSON has it, or what it is.
 pub(super) fn given(value: Value<'_>) -> String {
-    match value {
-        Value::Void => "null".to_owned(),
-        Value::Table(_) => "an object".to_owned(),
-        Value::Array(_) => "a list".to_owned(),
-        _ => shown(value),
+    if matches!(value, Value::Table(_)) {
+        return "an object".to_owned();
     }
+    if matches!(value, Value::Array(_)) {
+        return "a list".to_owned();
+    }
+    if matches!(value, Value::Void) {
+        return "null".to_owned();
+    }
+    shown(value)
 }
 
 fn unknown(name: &[u8], is_operator: bool) -> String {

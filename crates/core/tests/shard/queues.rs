@@ -525,7 +525,7 @@ fn a_deletion_with_many_bindings_is_one_record_and_clears_up_in_slices() {
 fn queues_are_counted_in_steps_and_none_is_left_out() {
     let mut world = World::new();
     world.checks_each = false;
-    let mut names: Vec<String> = (0..2 * QUEUES_COUNTED + 1)
+    let mut names: Vec<String> = (0..=2 * QUEUES_COUNTED)
         .map(|queue| format!("q{queue}"))
         .collect();
     for queue in &names {
