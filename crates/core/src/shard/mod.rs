@@ -67,7 +67,7 @@ pub use checkpoint::{Draft, Frozen, QUEUES_LOOKED_AT};
 pub use define::{Definition, Definitions};
 pub use delays::{Delay, DelaySummary, Stray};
 pub use effective::{Effective, Setting, SettingOrigin, SettingValue};
-pub use summary::{QueueSummary, Summary};
+pub use summary::{QUEUES_COUNTED, QueueSummary, Summary};
 
 /// What may be tuned of a shard.
 #[derive(Clone, Debug)]
