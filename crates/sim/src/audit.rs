@@ -184,7 +184,9 @@ impl Auditor {
             self.node.batch(self.now, commands, &mut |_, _, effects| {
                 outputs.extend(effects.into_iter().filter_map(|effect| match effect {
                     Effect::Channel { output, .. } => Some(output),
-                    Effect::Connection { .. } | Effect::Fetch { .. } => None,
+                    Effect::Connection { .. } | Effect::Session { .. } | Effect::Fetch { .. } => {
+                        None
+                    }
                 }));
             });
             commands = self.fetch();

@@ -31,7 +31,7 @@ impl Outbox {
                     .push_back((after, output));
             }
             Effect::Connection { after, output, .. } => self.connection.push_back((after, output)),
-            Effect::Fetch { .. } => {}
+            Effect::Session { .. } | Effect::Fetch { .. } => {}
         }
     }
 

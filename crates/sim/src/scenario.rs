@@ -1,7 +1,7 @@
 //! What a run is like: everything follows from the seed, and the bug that is planted.
 
-use menzil_core::ShardSettings;
 use menzil_core::testing::MemoryScratch;
+use menzil_core::{SessionSettings, ShardSettings};
 use menzil_journal::Options;
 
 use crate::node::NodeSettings;
@@ -104,6 +104,7 @@ impl Scenario {
             chunk_bytes,
             consumers_per_channel_max: 100,
             dead_letter_counts_client_headers: false,
+            sessions: SessionSettings::default(),
         };
         let journal = Options {
             segment_bytes: prng.pick(&[16 << 10, 16 << 10, 64 << 10]),

@@ -769,7 +769,7 @@ fn hand_out(
     for effect in effects {
         let to = match &effect {
             Effect::Channel { to, .. } => to.connection,
-            Effect::Connection { to, .. } => *to,
+            Effect::Connection { to, .. } | Effect::Session { to, .. } => *to,
             Effect::Fetch { queue, wanted, .. } => {
                 trace.note(format_args!("{step}   fetch for {queue:?}: {wanted:?}"));
                 continue;

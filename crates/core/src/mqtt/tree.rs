@@ -263,6 +263,7 @@ mod tests {
     fn path(levels: &'static [&'static str]) -> impl Strategy<Value = String> {
         prop::collection::vec(prop::sample::select(levels), 1..5)
             .prop_map(|levels| levels.join("/"))
+            .prop_filter("it has a character", |path| !path.is_empty())
     }
 
     fn filter() -> impl Strategy<Value = String> {

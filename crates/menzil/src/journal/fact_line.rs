@@ -5,7 +5,8 @@
 use std::fmt::Write as _;
 
 use menzil_model::fact::{
-    Binding, Content, Destination, Entries, Extent, Keys, Packed, Ranges, Returned, SeenKey, Why,
+    Binding, Content, Destination, Entries, Extent, Keys, Packed, Ranges, Returned, SeenKey,
+    SessionChange, Why,
 };
 use menzil_model::table::{Fields, Value};
 use menzil_model::{Class, Escaped, Fact, QueueId, Table};
@@ -102,6 +103,14 @@ pub(crate) fn describe(fact: &Fact) -> String {
         Fact::Dying { queue, why, ranges } => {
             format!("Dying queue={queue} {}={}", reason(*why), spans(ranges))
         }
+        Fact::Session { session, change } => {
+            format!("Session session={session} {}", changed(change))
+        }
+        Fact::Retained { topic, kept } => {
+            let kept = kept.map(|kept| format!(" qos={}{}", kept.qos, size(&kept.extent)));
+            let kept = kept.unwrap_or_else(|| " none".to_owned());
+            format!("Retained topic={}{kept}", quoted(topic))
+        }
         Fact::Group(facts) => {
             let all: Vec<String> = facts.iter().map(describe).collect();
             format!("Group of {}: {}", all.len(), all.join("; "))
@@ -119,6 +128,47 @@ pub(crate) fn describe(fact: &Fact) -> String {
             let (first, last) = (at(keys.first()), at(keys.last()));
             format!("Seen queue={queue} keys={} at={first}..{last}", keys.len())
         }
+    }
+}
+
+/// What happened to a session.
+fn changed(change: &SessionChange) -> String {
+    match change {
+        SessionChange::Opened {
+            client_id,
+            user,
+            durable,
+        } => format!(
+            "opened client-id={} user={}{}",
+            quoted(client_id),
+            quoted(user.as_bytes()),
+            flag(*durable, " durable")
+        ),
+        SessionChange::Ended => "ended".to_owned(),
+        SessionChange::State(state) => {
+            let left_at = state.left_at.map(|at| format!(" left-at={at}"));
+            let will = state
+                .will
+                .as_ref()
+                .map(|will| format!(" will-delay={}", will.delay));
+            format!(
+                "expiry={}{}{}",
+                state.expiry,
+                left_at.unwrap_or_default(),
+                will.unwrap_or_default()
+            )
+        }
+        SessionChange::Subscribed(subscription) => format!(
+            "subscribed filter={} options={:#04x} id={}",
+            quoted(&subscription.filter),
+            subscription.options,
+            subscription.id
+        ),
+        SessionChange::Unsubscribed { filter } => format!("unsubscribed filter={}", quoted(filter)),
+        SessionChange::PacketReceived { packet_id } => format!("received packet={packet_id}"),
+        SessionChange::PacketReleased { packet_id } => format!("released packet={packet_id}"),
+        SessionChange::DeliveryReceived { sequence } => format!("delivery received={sequence}"),
+        SessionChange::Joined { group } => format!("joined group={group}"),
     }
 }
 

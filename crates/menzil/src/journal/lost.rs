@@ -50,6 +50,8 @@ impl Names {
             | Fact::QueueState { .. }
             | Fact::Copied { .. }
             | Fact::Page { .. }
+            | Fact::Session { .. }
+            | Fact::Retained { .. }
             | Fact::Seen { .. } => {}
         }
     }
@@ -116,6 +118,7 @@ impl Ids {
             | Fact::Copied { queue, .. }
             | Fact::Page { queue, .. }
             | Fact::Seen { queue, .. }
+            | Fact::Session { session: queue, .. }
             | Fact::QueueDeleted { id: queue } => {
                 self.queues.insert(*queue);
             }
@@ -136,6 +139,7 @@ impl Ids {
             | Fact::PolicySet(_)
             | Fact::PolicyCleared { .. }
             | Fact::Chunk(_)
+            | Fact::Retained { .. }
             | Fact::Numbering { .. } => {}
         }
     }

@@ -36,6 +36,7 @@ impl Oracle {
             }
             Command::ConnectionOpened { .. }
             | Command::Drained { .. }
+            | Command::Session { .. }
             | Command::Fetched { .. } => {}
         }
     }

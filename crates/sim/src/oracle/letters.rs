@@ -115,7 +115,7 @@ impl Oracle {
             return None;
         }
         let entry = self.queues[queue].entries.get(&number)?;
-        if entry.belief == Belief::Maybe {
+        if entry.belief == Belief::Maybe || self.is_undone(queue, number, entry, is_found) {
             return None;
         }
         let spec = QUEUES[queue];
@@ -125,6 +125,21 @@ impl Oracle {
         spec.letters
             .iter()
             .find_map(|target| self.missing(*target, number, is_found))
+    }
+
+    /// Whether a crash undid the move of a letter of which no client has seen anything.
+    fn is_undone(
+        &self,
+        queue: QueueNumber,
+        number: MessageNumber,
+        entry: &Entry,
+        is_found: &dyn Fn(QueueNumber, MessageNumber) -> bool,
+    ) -> bool {
+        if entry.is_seen {
+            return false;
+        }
+        let mut sources = std::iter::successors(source_of(queue), |queue| source_of(*queue));
+        sources.any(|source| is_found(source, number))
     }
 
     /// A queue further on in which it is as well.

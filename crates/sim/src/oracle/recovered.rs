@@ -285,7 +285,10 @@ impl Oracle {
         let Some(entry) = self.queues[queue].entries.get_mut(&number) else {
             return;
         };
-        entry.belief = Belief::Live;
+        // A letter that has come and gone, as by a purge, does not come again.
+        if is_here || may_move || source.is_some_and(|source| is_found(source, number)) {
+            entry.belief = Belief::Live;
+        }
         entry.is_settled = false;
         entry.is_recovered = is_here || may_move;
         entry.is_rejected &= !is_here;

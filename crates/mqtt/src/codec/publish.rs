@@ -1,0 +1,198 @@
+//! PUBLISH (§3.3).
+//!
+//! ```text
+//! type, DUP, QoS, RETAIN │ length │ topic name │ [packet identifier] │ [properties] │ payload
+//! ```
+
+use menzil_model::wire::Reader;
+
+use super::decode::{
+    HEADER_BYTES_MIN, Rules, check_header, read_field, read_packet_id, read_properties, violation,
+};
+use super::header::{FixedHeader, NoInteger, PacketType, fixed_header, integer};
+use super::packet::{PacketId, Version};
+use super::property::{Properties, PropertyId};
+use super::topic::TopicName;
+use super::violation::{Rule, Violation};
+
+/// Quality of service (§4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Qos {
+    /// At most once.
+    AtMostOnce = 0,
+    /// At least once.
+    AtLeastOnce = 1,
+    /// Exactly once.
+    ExactlyOnce = 2,
+}
+
+impl Qos {
+    /// `None` over 2.
+    #[inline]
+    pub fn new(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::AtMostOnce),
+            1 => Some(Self::AtLeastOnce),
+            2 => Some(Self::ExactlyOnce),
+            _ => None,
+        }
+    }
+
+    /// The number on the wire.
+    #[inline]
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+/// A message on its way in either direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Publish<'a> {
+    /// It was sent before (§3.3.1.1).
+    pub dup: bool,
+    /// §3.3.1.2.
+    pub qos: Qos,
+    /// §3.3.1.3.
+    pub retain: bool,
+    /// In 5.0 it may be [`TopicName::ALIASED`]; then there is a topic alias.
+    pub topic: TopicName<'a>,
+    /// There for QoS 1 and 2 alone.
+    pub packet_id: Option<PacketId>,
+    /// Empty before 5.0. A client may not name a subscription here (MQTT-3.3.4-6); since common
+    /// brokers let it, one is let pass and is the session's to judge.
+    pub properties: Properties<'a>,
+    /// Any bytes.
+    pub payload: &'a [u8],
+}
+
+/// A PUBLISH whose payload has not all come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishStart<'a> {
+    /// With the payload's bytes that are there.
+    pub publish: Publish<'a>,
+    /// Bytes before the payload, the fixed header with them.
+    pub head_bytes: usize,
+    /// Bytes of the whole payload.
+    pub payload_bytes: usize,
+}
+
+const DUP: u8 = 0b1000;
+const RETAIN: u8 = 0b0001;
+
+/// First byte of a PUBLISH.
+#[inline]
+pub(super) fn first_byte(dup: bool, qos: Qos, retain: bool) -> u8 {
+    let dup = if dup { DUP } else { 0 };
+    (PacketType::Publish as u8) << 4 | dup | qos.number() << 1 | u8::from(retain)
+}
+
+#[inline]
+fn qos(first: u8) -> Option<Qos> {
+    Qos::new(first >> 1 & 0b11)
+}
+
+#[inline]
+pub(super) fn check_publish_flags(first: u8, version: Version) -> Result<(), Rule> {
+    match qos(first) {
+        None => Err(Rule::PublishQos),
+        Some(Qos::AtMostOnce) if first & DUP != 0 && version != Version::V3_1 => {
+            Err(Rule::DupOfQos0)
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// What follows the fixed header.
+#[inline]
+pub(super) fn read_publish<'a>(
+    first: u8,
+    reader: &mut Reader<'a>,
+    version: Version,
+    rules: &Rules,
+) -> Result<Publish<'a>, Rule> {
+    let qos = qos(first).ok_or(Rule::PublishQos)?;
+    let topic = read_field(reader)?;
+    let packet_id = match qos {
+        Qos::AtMostOnce => None,
+        Qos::AtLeastOnce | Qos::ExactlyOnce => Some(read_packet_id(reader)?),
+    };
+    let properties = read_properties(reader, rules.publish_place(), version, rules)?;
+    let topic = if topic.is_empty() && properties.has(PropertyId::TopicAlias) {
+        TopicName::ALIASED
+    } else {
+        TopicName::parse(topic, rules.text, rules.topic_levels_max)?
+    };
+    Ok(Publish {
+        dup: first & DUP != 0,
+        qos,
+        retain: first & RETAIN != 0,
+        topic,
+        packet_id,
+        properties,
+        payload: reader.rest(),
+    })
+}
+
+/// The head of a PUBLISH at the start of the input, whose payload need not be there: what
+/// [`super::decode`] called incomplete need not be waited for. `Err(needed)` inside means that the
+/// head is not whole, or the packet is no PUBLISH.
+///
+/// # Errors
+/// As [`super::decode`].
+pub fn decode_publish_start<'a>(
+    input: &'a [u8],
+    version: Version,
+    rules: &Rules,
+) -> Result<Result<PublishStart<'a>, usize>, Violation> {
+    let first = input.first().copied();
+    start(input, version, rules).map_err(|rule| violation(rule, first, Some(version)))
+}
+
+fn start<'a>(
+    input: &'a [u8],
+    version: Version,
+    rules: &Rules,
+) -> Result<Result<PublishStart<'a>, usize>, Rule> {
+    let Some(header) = fixed_header(input)? else {
+        return Ok(Err(input.len().max(HEADER_BYTES_MIN - 1) + 1));
+    };
+    check_header(&header, version, rules)?;
+    if PacketType::of(header.first) != Some(PacketType::Publish) {
+        return Ok(Err(header.packet_bytes()));
+    }
+    let packet = input.get(..header.packet_bytes()).unwrap_or(input);
+    let body = packet.get(header.header_bytes..).unwrap_or_default();
+    let head_bytes = match head_bytes(body, &header, version) {
+        Ok(bytes) => header.header_bytes + bytes,
+        Err(needed) if header.header_bytes + needed > header.packet_bytes() => {
+            return Err(Rule::Truncated);
+        }
+        Err(needed) => return Ok(Err(header.header_bytes + needed)),
+    };
+    let mut reader = Reader::new(body);
+    let publish = read_publish(header.first, &mut reader, version, rules)?;
+    Ok(Ok(PublishStart {
+        publish,
+        head_bytes,
+        payload_bytes: header.packet_bytes() - head_bytes,
+    }))
+}
+
+/// Bytes between fixed header and payload; how many are needed to know, where they are not there.
+fn head_bytes(body: &[u8], header: &FixedHeader, version: Version) -> Result<usize, usize> {
+    let topic_bytes = body.first_chunk::<2>().ok_or(2_usize)?;
+    let mut end = 2 + usize::from(u16::from_be_bytes(*topic_bytes));
+    if qos(header.first) != Some(Qos::AtMostOnce) {
+        end += 2;
+    }
+    if version.is_5() {
+        match integer(body.get(end..).ok_or(end + 1)?) {
+            Ok((bytes, length)) => end += length + bytes as usize,
+            Err(NoInteger::Truncated) => return Err(body.len() + 1),
+            // Read as it stands, and refused then.
+            Err(NoInteger::TooLong | NoInteger::NotMinimal(..)) => return Ok(end),
+        }
+    }
+    if end > body.len() { Err(end) } else { Ok(end) }
+}
