@@ -25,6 +25,8 @@ pub(crate) struct Row {
     pub(crate) own: Option<Share>,
     /// Bytes of the bodies of what was done.
     pub(crate) body_bytes: Option<u64>,
+    /// What never came, or was refused, of the whole run; `None` where nothing tells.
+    pub(crate) lost: Option<u64>,
     /// What stays in the broker, so that its growth is given per one.
     pub(crate) staying: Option<u64>,
     pub(crate) folder: Option<Folder>,
@@ -125,7 +127,7 @@ impl Row {
         self.own.and_then(Share::void)
     }
 
-    fn cells(&self) -> [(&'static str, Option<String>); 21] {
+    fn cells(&self) -> [(&'static str, Option<String>); 22] {
         let mib = |bytes: f64| format!("{:.1}", bytes / 1_048_576.0);
         let micros = |nanos: u64| format!("{:.1}", float(nanos) / 1e3);
         let two = |value: f64| format!("{value:.2}");
@@ -171,6 +173,7 @@ impl Row {
                 "peak MiB",
                 self.folder.map(|folder| mib(float(folder.peak_bytes))),
             ),
+            ("lost", self.lost.map(grouped)),
             (
                 "own CPU %",
                 self.own.map(|own| format!("{:.0}", own.cpu * 100.0)),

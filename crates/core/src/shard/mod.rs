@@ -503,7 +503,8 @@ impl Shard {
 
     fn settle_queue(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) {
         self.end_delays(turn.now, id, place);
-        if self.over.has(id) && self.trim(turn, id, place) {
+        if self.over.knows(id) && self.trim(turn, id, place) {
+            self.over.forget(id);
             self.resume_parked(turn, id);
         }
         self.pump(turn, id, place);
