@@ -396,7 +396,7 @@ fn retained_messages_are_set_read_and_deleted() {
 #[test]
 fn crowds_come_stay_and_come_back() {
     for words in [
-        "--scenario idle-connections --connections 100",
+        "--scenario idle-connections --connections 100 --filters 3",
         "--scenario idle-sessions --sessions 100 --version 5",
         "--scenario storm --connections 100 --ramp 1000",
         "--scenario storm --connections 100 --ramp 1000 --version 5",

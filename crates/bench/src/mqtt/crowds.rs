@@ -28,7 +28,11 @@ pub(super) fn connections(options: &Options) -> Result<Vec<Row>, BenchError> {
         clients: all,
         client_id: &|number| names.client('i', number),
         session: Session::Clean,
-        filters: &|_| Vec::new(),
+        filters: &|number| {
+            let first = number * options.filter_count;
+            let numbers = first..first + options.filter_count;
+            numbers.map(|topic| names.topic(topic)).collect()
+        },
         stays: true,
         returns: false,
     };
@@ -168,6 +172,12 @@ fn forget(
 
 fn row(options: &Options, outcome: &Outcome, unit: &'static str, row: Row) -> Row {
     let mut parts = vec![flow::version(options).to_owned()];
+    parts.extend(
+        (options.filter_count > 0).then(|| match options.filter_count {
+            1 => "1 filter".to_owned(),
+            filters => format!("{filters} filters"),
+        }),
+    );
     parts.extend(options.ramp.map(|ramp| format!("{ramp}/s")));
     parts.extend(
         outcome

@@ -255,7 +255,7 @@ impl Options {
                  window rate backlog offline stamp messages seconds warmup"
             }
             Kind::Retained(_) => "publishers retained qos pub-qos sub-qos size window rate keep",
-            Kind::IdleConnections => "connections ramp",
+            Kind::IdleConnections => "connections ramp filters qos sub-qos",
             Kind::IdleSessions => "sessions ramp filters qos sub-qos keep",
             Kind::Storm => "connections ramp filters qos sub-qos keep",
             Kind::Puback => "qos pub-qos sub-qos size messages",

@@ -32,7 +32,8 @@ Who
                         its part of them by name
   --shared N            the subscribers are members of N groups ($share), and
                         each message goes to one member of each
-  --filters N           further filters of each subscriber, matching nothing (0)
+  --filters N           further filters of each subscriber or session, matching
+                        nothing (0); of idle connections all there are
 
 What is sent
   --qos 0|1|2           of publishes and of subscriptions (0)
