@@ -259,7 +259,8 @@ fn of_counters(counters: &menzil_core::Counters) -> Value {
     })
 }
 
-fn of_queue(queue: &menzil_core::QueueSummary) -> Value {
+/// One queue.
+pub(crate) fn of_queue(queue: &menzil_core::QueueSummary) -> Value {
     json!({
         "name": text_of(queue.name.as_bytes()),
         "durable": queue.durable,
