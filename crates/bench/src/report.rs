@@ -60,6 +60,8 @@ pub(crate) struct Cost {
     pub(crate) cpu_seconds: f64,
     pub(crate) resident_before: u64,
     pub(crate) resident_after: u64,
+    /// The most since the broker began.
+    pub(crate) resident_peak: Option<u64>,
     pub(crate) dirtied_bytes: Option<u64>,
     pub(crate) passed_bytes: Option<u64>,
 }
@@ -70,6 +72,7 @@ impl Cost {
             cpu_seconds: after.cpu_seconds - before.cpu_seconds,
             resident_before: before.resident_bytes,
             resident_after: after.resident_bytes,
+            resident_peak: after.resident_bytes_peak,
             dirtied_bytes: difference(after.dirtied_bytes, before.dirtied_bytes),
             passed_bytes: difference(after.passed_bytes, before.passed_bytes),
         }
@@ -327,6 +330,7 @@ mod tests {
                 cpu_seconds: 0.5,
                 resident_before: 1 << 20,
                 resident_after: 3 << 20,
+                resident_peak: None,
                 dirtied_bytes: None,
                 passed_bytes: None,
             }),

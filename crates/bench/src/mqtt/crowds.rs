@@ -2,6 +2,7 @@
 
 use super::crowd::{self, Outcome, Plan};
 use super::flow;
+use super::link::Link;
 use super::names::Names;
 use super::options::Options;
 use super::wire::Session;
@@ -22,6 +23,7 @@ pub(super) fn connections(options: &Options) -> Result<Vec<Row>, BenchError> {
     let names = Names::of(options.name.as_deref());
     let all = options.connection_count;
     allow_files(all)?;
+    probe(options, &names)?;
     let mut progress = Progress::new(options.scenario.name, options.quiet);
     let meter = Meter::of(options.pid, options.data_dir.as_deref())?;
     let plan = Plan {
@@ -57,6 +59,7 @@ pub(super) fn connections(options: &Options) -> Result<Vec<Row>, BenchError> {
 pub(super) fn sessions(options: &Options) -> Result<Vec<Row>, BenchError> {
     let names = Names::of(options.name.as_deref());
     allow_files(1000)?;
+    probe(options, &names)?;
     let mut progress = Progress::new(options.scenario.name, options.quiet);
     let meter = Meter::of(options.pid, options.data_dir.as_deref())?;
     let outcome = store(options, &names, options.session_count, false, &mut progress)?;
@@ -82,6 +85,7 @@ pub(super) fn storm(options: &Options) -> Result<Vec<Row>, BenchError> {
     let names = Names::of(options.name.as_deref());
     let all = options.connection_count;
     allow_files(all)?;
+    probe(options, &names)?;
     let mut progress = Progress::new("connect", options.quiet);
     let unpaced = Options {
         ramp: None,
@@ -122,6 +126,14 @@ pub(super) fn storm(options: &Options) -> Result<Vec<Row>, BenchError> {
         forget(options, &names, all, &mut progress)?;
     }
     Ok(vec![row])
+}
+
+/// Whether anybody is there and takes clients such as these: else all of them would only be counted
+/// as refused.
+fn probe(options: &Options, names: &Names) -> Result<(), BenchError> {
+    let (link, _) = Link::open(options, &names.client('c', 0), Session::Clean)?;
+    link.close();
+    Ok(())
 }
 
 fn store(

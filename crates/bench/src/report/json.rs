@@ -32,6 +32,10 @@ fn object(row: &Row) -> String {
         "broker_resident_bytes",
         row.broker.map(|cost| cost.resident_after),
     );
+    fields.integer(
+        "broker_resident_bytes_peak",
+        row.broker.and_then(|cost| cost.resident_peak),
+    );
     fields.decimal("broker_growth_bytes_per_each", row.growth_per_staying());
     fields.integer(
         "broker_dirtied_bytes",
