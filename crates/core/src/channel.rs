@@ -9,6 +9,7 @@ use crate::command::Request;
 use crate::consumer::ConsumerId;
 use crate::deliveries::{Deliveries, Delivery};
 use crate::got::Got;
+use crate::mqtt::SessionTarget;
 use crate::route::Route;
 
 /// See the module.
@@ -76,6 +77,10 @@ pub(crate) struct HeldPublish {
     /// How long it is to wait in the stores of delays that are among the targets.
     pub(crate) delay: u64,
     pub(crate) targets: Vec<QueueId>,
+    /// Sessions that get it, of MQTT.
+    pub(crate) sessions: Vec<SessionTarget>,
+    /// It is retained as the last of its topic where these say so.
+    pub(crate) retain: bool,
     /// Those who wait for it as a reply.
     pub(crate) replies: Vec<Name>,
     /// Return it at commit.

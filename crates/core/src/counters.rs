@@ -25,6 +25,8 @@ pub struct Counters {
     pub refused: u64,
     /// Entries that were not stored because their queue had the message already.
     pub deduplicated: u64,
+    /// Messages of topics that are too long for a routing key: no queue of AMQP got them.
+    pub topics_without_key: u64,
     /// Confirms decided.
     pub confirmed: u64,
     /// Nacks decided.

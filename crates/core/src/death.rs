@@ -9,6 +9,7 @@ use menzil_model::wire::{Reader, Writer};
 use menzil_model::{Message, Name, Properties, QueueId, Value, fact::Why};
 use smallvec::SmallVec;
 
+use crate::mqtt::TopicNotes;
 use crate::queue::parse_expiration;
 
 /// Why a message is dead-lettered.
@@ -110,7 +111,11 @@ pub(crate) struct Notes<'a> {
 
 impl<'a> Notes<'a> {
     pub(crate) fn of(message: &'a Message) -> Self {
-        match message.notes().split_first() {
+        let notes = match TopicNotes::read(message.notes()) {
+            Some(of_topic) => of_topic.others,
+            None => message.notes(),
+        };
+        match notes.split_first() {
             Some((flags, rest)) => {
                 let (keys, left) = if *flags & LEFT == 0 {
                     (rest, &[][..])

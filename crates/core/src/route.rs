@@ -6,6 +6,7 @@
 use menzil_model::{Name, QueueId};
 
 use crate::command::PublishRef;
+use crate::mqtt::SessionTarget;
 use crate::slots::Place;
 use crate::ways::Way;
 
@@ -22,6 +23,12 @@ pub(crate) struct Route {
     /// The queues and where they lie, each once, in the order first reached; behind them the
     /// stores of exchanges that are to keep it.
     pub(crate) targets: Vec<(QueueId, Place)>,
+    /// Sessions that get it, of MQTT.
+    pub(crate) sessions: Vec<SessionTarget>,
+    /// What these see of it, as notes of the message; empty where no topic is written so.
+    pub(crate) notes: Vec<u8>,
+    /// It becomes the retained message of its topic.
+    pub(crate) retains: bool,
     /// How many of them are stores.
     pub(crate) stores: usize,
     /// Those who get it as a direct reply.
@@ -92,6 +99,9 @@ impl Route {
         self.targets.clear();
         self.stores = 0;
         self.replies.clear();
+        self.sessions.clear();
+        self.notes.clear();
+        self.retains = false;
         self.is_usual = false;
         let (_, exchange, _) = self.parts();
         if same_properties && exchange == publish.exchange {
@@ -111,7 +121,7 @@ impl Route {
     /// Whether no queue takes it that can be consumed from.
     #[inline]
     pub(crate) fn is_unroutable(&self) -> bool {
-        self.targets.len() == self.stores
+        self.targets.len() == self.stores && self.sessions.is_empty()
     }
 
     /// Its queues, without where they lie.
@@ -126,6 +136,7 @@ impl Route {
             && self.named.is_none()
             && self.stripped.is_none()
             && self.replies.is_empty()
+            && self.notes.is_empty()
             && !self.is_unroutable();
     }
 
@@ -148,6 +159,7 @@ impl Route {
     pub(crate) fn is_worth_keeping(&self) -> bool {
         self.envelope.capacity() <= ENVELOPE_BYTES_MAX
             && self.targets.capacity() <= TARGETS_MAX
+            && self.sessions.capacity() <= TARGETS_MAX
             && self.stripped.is_none()
             && self.named.is_none()
             && self.replies.is_empty()

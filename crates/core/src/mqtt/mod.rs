@@ -8,6 +8,7 @@ mod bridge;
 mod frozen;
 mod notes;
 mod output;
+mod properties;
 mod request;
 mod retained;
 mod session;
@@ -21,6 +22,7 @@ pub use request::{Filter, SessionOpen, SessionRequest, TopicPublish};
 pub use tree::{Options, matches};
 
 pub(crate) use frozen::{FrozenSession, session_bytes};
+pub(crate) use properties::{RETAIN_HEADER, from_amqp, to_amqp};
 pub(crate) use retained::{Piece, RetainedTopics};
 pub(crate) use session::{
     Grant, InFlight, Session, SessionLink, Subscribed, packet_id_of, shared_filter,

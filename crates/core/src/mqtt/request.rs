@@ -113,6 +113,7 @@ impl TopicPublish<'_> {
         TopicNotes {
             qos: self.qos,
             topic: self.topic,
+            others: &[],
             properties: self.properties,
         }
     }

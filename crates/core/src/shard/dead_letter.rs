@@ -14,6 +14,7 @@ use menzil_model::{Fact, Message, Properties, QueueId, Sequence};
 use super::Shard;
 use super::publish::{Intake, Pending};
 use super::route::is_atomic;
+use super::session::with_topic;
 use crate::channel::HeldPublish;
 use crate::command::ChannelKey;
 use crate::death::{self, Death, Notes, Reason};
@@ -22,7 +23,7 @@ use crate::effect::Effect;
 use crate::queue::{DeadLetters, Dying, Overflow, Queue, Remains, RunMax};
 use crate::settling::ranges_of;
 use crate::slots::Place;
-use crate::topology::{RoutingKeys, Targets};
+use crate::topology::{RoutingKeys, Targets, TrieScratch};
 use crate::turn::Turn;
 
 /// Moves in one turn.
@@ -650,8 +651,11 @@ impl Shard {
         } else {
             (self.topology).route(definition.id, &keys, &properties, targets)
         };
+        let way = (&keys, &properties);
+        let found = self.subscribers(targets, way, &mut TrieScratch::default());
         let mut queues = [targets.queues(), targets.delays()].concat();
-        if queues.is_empty() {
+        queues.extend(found.groups.iter().map(|(queue, _)| *queue));
+        if queues.is_empty() && found.sessions.is_empty() {
             return Address::Nowhere;
         }
         if reason != Reason::Rejected {
@@ -663,7 +667,7 @@ impl Shard {
                 let name = self.queues.get(id).map(|queue| &queue.definition.name);
                 id.is_store() || name.is_some_and(|name| !death::is_cycle(&properties, name))
             });
-            if queues.is_empty() {
+            if queues.is_empty() && found.sessions.is_empty() {
                 return Address::Round;
             }
         }
@@ -673,11 +677,17 @@ impl Shard {
         let atomic = is_atomic(&definition.arguments);
         Address::Queues {
             held: HeldPublish {
-                message: Arc::clone(&letter),
+                message: if found.notes.is_empty() {
+                    Arc::clone(&letter)
+                } else {
+                    Arc::new(with_topic(letter.as_ref().clone(), &found.notes))
+                },
                 persistent,
                 ttl: None,
                 priority: properties.priority.unwrap_or_default(),
                 targets: queues,
+                sessions: found.sessions,
+                retain: false,
                 replies: Vec::new(),
                 unroutable: false,
                 delay,

@@ -19,13 +19,14 @@ use super::Shard;
 use super::delays::Stray;
 use super::publish::{Intake, Pending, extent_of};
 use super::route::is_atomic;
+use super::session::{Subscribers, with_topic};
 use crate::channel::HeldPublish;
 use crate::death::Notes;
 use crate::delay::arrived;
 use crate::queue::{
     Body, Item, Overdue, Queue, Remains, RunMax, parse_expiration, place_at, time_of,
 };
-use crate::topology::RoutingKeys;
+use crate::topology::{RoutingKeys, TrieScratch};
 use crate::turn::Turn;
 
 /// Messages that one turn sends on, and bytes of them.
@@ -390,6 +391,7 @@ impl Shard {
         let properties = rewritten.as_deref();
         let properties = properties.unwrap_or_else(|| message.properties());
         let properties = Properties::parse(properties).ok()?;
+        let mut found = Subscribers::default();
         let queues = if is_rest {
             let queues = notes.queues_left();
             queues.filter(|id| self.queues.contains_key(id)).collect()
@@ -400,11 +402,13 @@ impl Shard {
             let _routed = self
                 .topology
                 .route(exchange, &keys, &properties, &mut targets);
-            let queues = [targets.queues(), targets.stores()].concat();
+            found = self.subscribers(&targets, (&keys, &properties), &mut TrieScratch::default());
+            let groups: Vec<_> = found.groups.iter().map(|(queue, _)| *queue).collect();
+            let queues = [targets.queues(), &groups, targets.stores()].concat();
             self.targets = targets;
             queues
         };
-        if queues.is_empty() {
+        if queues.is_empty() && found.sessions.is_empty() {
             return None;
         }
         let ttl = properties.expiration.map(parse_expiration).transpose();
@@ -423,11 +427,13 @@ impl Shard {
         let definition = self.topology.exchange_by_id(exchange);
         Some(Way {
             held: HeldPublish {
-                message: Arc::new(message),
+                message: Arc::new(with_topic(message, &found.notes)),
                 persistent: properties.is_persistent(),
                 ttl: ttl.unwrap_or_default(),
                 priority: properties.priority.unwrap_or_default(),
                 targets: queues,
+                sessions: found.sessions,
+                retain: found.retains,
                 unroutable: false,
                 delay: 0,
                 // A publish that waited comes to its queues for the first time, a dead letter

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::Shard;
 use super::deduplicate::{Duplicates, PendingKeys, keys_of};
 use super::policy::DROPPED_AT_ONCE;
+use super::session::with_topic;
 use crate::channel::{HeldPublish, Mode};
 use crate::command::{ChannelKey, PublishRef};
 use crate::consumer::Taker;
@@ -152,16 +153,16 @@ impl Shard {
             turn.send(key, 0, Output::Return { message });
         }
         let is_held = transactional && (publish.mandatory || !unroutable);
-        if route.targets.is_empty() && !is_held {
+        if route.targets.is_empty() && route.notes.is_empty() && !is_held {
             self.counters.routed += u64::from(is_answered);
             self.confirm(turn, key, confirm, 0, true);
             return Ok(());
         }
-        let is_alike = route.is_unlimited && route.stripped.is_none();
+        let is_alike = route.is_unlimited && route.stripped.is_none() && route.notes.is_empty();
         if !transactional && is_alike && self.pass(turn, key, kept, route, confirm) {
             return Ok(());
         }
-        let message = if unroutable && route.targets.is_empty() {
+        let message = if unroutable && route.targets.is_empty() && !route.retains {
             publish.message(self.settings.chunk_bytes)
         } else {
             self.message_of(kept, route)
@@ -173,6 +174,8 @@ impl Shard {
             ttl: route.ttl,
             priority: route.priority,
             targets: route.queues().collect(),
+            sessions: route.sessions.clone(),
+            retain: route.retains,
             replies: route.replies.clone(),
             unroutable: unroutable && publish.mandatory,
             delay: route.delay,
@@ -185,8 +188,13 @@ impl Shard {
         let intake = self.intake(turn, &held, route.atomic, &mut pending);
         self.counters.routed += u64::from(intake.reaches_a_queue());
         let nothing = (Vec::new(), false);
+        let also = self.retained_by(turn, &held);
         if intake.refused_by.is_empty() {
-            let index = self.enter_queues(turn, held.message, intake, &pending, nothing);
+            let index = if also.is_empty() {
+                self.enter_queues(turn, held.message, intake, &pending, nothing)
+            } else {
+                self.enter_topic(turn, held.message, (intake, &pending), also)
+            };
             self.confirm(turn, key, confirm, index, true);
             return Ok(());
         }
@@ -200,12 +208,13 @@ impl Shard {
     /// The message as queues hold it.
     pub(super) fn message_of(&self, publish: &PublishRef<'_>, route: &Route) -> Message {
         let chunk_bytes = self.settings.chunk_bytes;
-        match route.stripped.as_deref() {
+        let message = match route.stripped.as_deref() {
             None => publish.message(chunk_bytes),
             Some(stripped) => publish
                 .message_with(stripped, chunk_bytes)
                 .with_notes(&notes_of_bcc(publish.properties)),
-        }
+        };
+        with_topic(message, &route.notes)
     }
 
     #[inline]
@@ -235,7 +244,6 @@ impl Shard {
         pending: &mut Pending,
     ) -> Intake {
         let mut intake = Intake::default();
-        let entries = &mut intake.entries;
         let mut keys = SmallVec::new();
         let body_bytes = held.message.body_bytes();
         let bytes = pending.durable_bytes + held.message.total_bytes();
@@ -281,7 +289,7 @@ impl Shard {
                 (turn.now, held.ttl)
             };
             let behind = pending.of(*id).len() as u64;
-            entries.push(Entry {
+            intake.entries.push(Entry {
                 queue: *id,
                 sequence: queue.place(held.priority, at, behind),
                 expires_at: queue.expires_at(turn.now, ttl),
@@ -295,10 +303,12 @@ impl Shard {
             }
         }
         if !intake.refused_by.is_empty() && atomic {
-            entries.clear();
+            intake.entries.clear();
             keys.clear();
+        } else if !held.sessions.is_empty() {
+            self.ask_sessions(turn, held, &mut intake);
         }
-        if entries.iter().any(|entry| entry.durable) {
+        if intake.entries.iter().any(|entry| entry.durable) {
             pending.durable_bytes = bytes;
         }
         for entry in &intake.entries {

@@ -89,6 +89,7 @@ impl Shard {
         let mut targets = std::mem::take(&mut self.targets);
         let way = (exchange, &keys, &properties);
         let grounds = self.find_targets(way, publish.mandatory, route, &mut targets);
+        self.find_subscribers(&targets, (&keys, &properties), route);
         self.targets = targets;
         let known = self.look_at_queues(route);
         route.is_unlimited = known.is_unlimited;
@@ -96,7 +97,9 @@ impl Shard {
         route.has_terms = known.has_terms || route.ttl.is_some();
         match (grounds, route.targets.as_slice()) {
             (Grounds::Chance, _) => route.holds_once(),
-            (Grounds::Keys, [_]) if route.is_plain && route.stores == 0 => {
+            (Grounds::Keys, [_])
+                if route.is_plain && route.stores == 0 && route.notes.is_empty() =>
+            {
                 let key = (publish.exchange, publish.routing_key);
                 self.ways.keep(self.topology.generation(), key, known);
             }

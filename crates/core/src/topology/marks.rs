@@ -14,6 +14,11 @@ impl Marks {
         self.round += 1;
     }
 
+    /// Whether a number is there.
+    pub(crate) fn has(&self, number: usize) -> bool {
+        self.seen.get(number) == Some(&self.round)
+    }
+
     /// Adds a number; true if it was not there.
     #[inline]
     pub(crate) fn add(&mut self, number: usize) -> bool {

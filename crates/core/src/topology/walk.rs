@@ -79,6 +79,12 @@ impl Targets {
         &self.reached.delays
     }
 
+    /// Whether the last message came to that exchange.
+    pub(crate) fn has_passed(&self, topology: &Topology, exchange: ExchangeId) -> bool {
+        let point = topology.numbers.get(&Destination::Exchange(exchange));
+        point.is_some_and(|point| self.reached.marks.has(*point))
+    }
+
     /// Lets what goes by chance go by other numbers than another's.
     pub fn seed(&mut self, seed: u64) {
         self.scratch.single.chance = Chance::from(seed);

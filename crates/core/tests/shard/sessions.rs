@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 use menzil_core::{
-    Body, Command, Effect, Filter, Options, SessionOpen, SessionOutput, SessionRequest,
-    ShardSettings, TopicNotes, TopicPublish, Verdict,
+    Body, Command, Effect, Filter, Options, Publish, Request, SessionOpen, SessionOutput,
+    SessionRequest, ShardSettings, TopicNotes, TopicPublish, Verdict,
 };
 use menzil_model::fact::Will;
-use menzil_model::{ConnectionId, Message};
+use menzil_model::{ConnectionId, Message, Properties, Value};
 use std::sync::Arc;
 
-use crate::support::{Crash, Seen, World, body_of, name};
+use crate::support::{Crash, Seen, World, arguments, body_of, name};
 
 /// Clients of a world, each with a connection of the number that it is named by.
 pub(crate) struct Clients {
@@ -54,6 +54,7 @@ impl Connect {
         let notes = TopicNotes {
             qos: 1,
             topic: topic.as_bytes(),
+            others: b"",
             properties: b"",
         };
         let mut bytes = Vec::new();
@@ -732,4 +733,210 @@ fn queues_of_amqp_and_sessions_share_a_record() {
         "{got:?}"
     );
     assert_eq!(clients.connect(102, lasting()).len(), 2);
+}
+
+/// Publishes to the exchange that MQTT meets AMQP at, with a header or without.
+fn publish_amqp(clients: &mut Clients, key: &str, body: &str, header: Option<&str>) -> Vec<String> {
+    let headers = header.map(|name| arguments(&[(name, Value::Bool(true)), ("k", Value::I32(7))]));
+    let properties = Properties {
+        delivery_mode: Some(2),
+        headers: headers.as_ref().map(|table| table.as_bytes()),
+        ..Properties::default()
+    };
+    let mut bytes = Vec::new();
+    properties.write(&mut bytes);
+    let publish = Publish {
+        exchange: name("amq.topic"),
+        routing_key: name(key),
+        mandatory: true,
+        properties: bytes.into(),
+        body: vec![Bytes::copy_from_slice(body.as_bytes())],
+    };
+    let request = Request::Publish(publish);
+    let effects = clients.world.execute(Command::Request {
+        channel: key_of_amqp(),
+        request,
+    });
+    let seen = crate::support::seen(&effects);
+    let other = seen.iter().filter(|seen| !matches!(seen, Seen::Acked(_)));
+    other
+        .map(|seen| format!("{seen:?}"))
+        .chain(lines(&effects))
+        .collect()
+}
+
+fn key_of_amqp() -> menzil_core::ChannelKey {
+    crate::support::key(1, 1)
+}
+
+#[test]
+fn what_amqp_publishes_reaches_subscribers_and_counts_as_routed() {
+    let mut clients = Clients::new();
+    clients.connect(2, lasting());
+    clients.subscribe(2, "a/+/c", 2);
+    assert_eq!(
+        publish_amqp(&mut clients, "a.b.c", "x", None),
+        ["2: copy q1 #1 a/b/c x"]
+    );
+    let returned = publish_amqp(&mut clients, "a.b", "x", None);
+    assert!(returned[0].contains("Returned"), "{returned:?}");
+    // With a queue beside, in one record; the same after a crash.
+    clients.world.declare("q");
+    clients.world.bind("q", "amq.topic", "#");
+    clients.leave(2, false);
+    let before = clients.world.log.records.len();
+    publish_amqp(&mut clients, "a.d.c", "y", None);
+    assert_eq!(clients.world.log.records.len(), before + 1);
+    clients.world.restart();
+    let seen = clients.connect(102, lasting());
+    assert_eq!(
+        seen,
+        [
+            "102: open true",
+            "102: copy q1 #1 a/b/c x dup",
+            "102: copy q1 #2 a/d/c y"
+        ]
+    );
+    let got = clients.world.get("q");
+    assert!(
+        matches!(got.as_slice(), [Seen::Got { body, .. }] if body == "y"),
+        "{got:?}"
+    );
+}
+
+#[test]
+fn a_header_sets_a_message_of_amqp_as_the_retained_one() {
+    let mut clients = Clients::new();
+    let seen = publish_amqp(&mut clients, "r.s", "x", Some("x-mqtt-retain"));
+    assert!(
+        seen.iter().all(|line| line.contains("Returned")),
+        "nobody gets it now: {seen:?}"
+    );
+    clients.world.restart();
+    assert_eq!(clients.world.shard.retained_count(), 1);
+    clients.connect(2, clean());
+    let seen = clients.subscribe_as(2, "#", 1, 0);
+    assert_eq!(seen, ["2: suback 1 [1]", "2: copy q1 #1 r/s x retain"]);
+    publish_amqp(&mut clients, "r.s", "", Some("x-mqtt-retain"));
+    assert_eq!(clients.world.shard.retained_count(), 0);
+}
+
+#[test]
+fn dead_letters_and_due_messages_reach_subscribers() {
+    let mut clients = Clients::new();
+    clients.connect(2, clean());
+    clients.subscribe(2, "#", 1);
+    let dlx = arguments(&[
+        ("x-dead-letter-exchange", Value::LongString(b"amq.topic")),
+        (
+            "x-dead-letter-routing-key",
+            Value::LongString(b"dead.letter"),
+        ),
+        ("x-message-ttl", Value::I32(50)),
+    ]);
+    clients.world.declare_with("q", true, dlx);
+    clients.world.publish("", "q", "x");
+    let seen = clients.pass(60);
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    assert!(seen[0].contains("dead/letter x"), "{seen:?}");
+    // Through an exchange that delays, bound to the bridge's.
+    let delayed = arguments(&[("x-delayed-type", Value::LongString(b"topic"))]);
+    clients
+        .world
+        .declare_exchange("d", "x-delayed-message", delayed);
+    let bind = menzil_core::ExchangeBind {
+        destination: name("amq.topic"),
+        source: name("d"),
+        routing_key: name("#"),
+        nowait: false,
+        arguments: menzil_model::Table::empty(),
+    };
+    clients
+        .world
+        .request(key_of_amqp(), Request::ExchangeBind(bind));
+    let headers = arguments(&[("x-delay", Value::I32(1000))]);
+    let properties = Properties {
+        delivery_mode: Some(2),
+        headers: Some(headers.as_bytes()),
+        ..Properties::default()
+    };
+    let mut bytes = Vec::new();
+    properties.write(&mut bytes);
+    let publish = Publish {
+        exchange: name("d"),
+        routing_key: name("later.on"),
+        mandatory: false,
+        properties: bytes.into(),
+        body: vec![Bytes::from_static(b"z")],
+    };
+    clients
+        .world
+        .request(key_of_amqp(), Request::Publish(publish));
+    assert!(clients.pass(900).is_empty());
+    let seen = clients.pass(200);
+    assert!(
+        seen.len() == 1 && seen[0].contains("later/on z"),
+        "{seen:?}"
+    );
+}
+
+#[test]
+fn a_message_for_queues_has_its_properties_in_their_words() {
+    let mut clients = Clients::new();
+    clients.world.declare("q");
+    clients.world.bind("q", "amq.topic", "v1%2E0.x");
+    clients.connect(2, clean());
+    clients.subscribe(2, "v1.0/+", 1);
+    clients.connect(3, clean());
+    let seen = clients.publish_as(3, (1, 7), "v1.0/x", "x", (false, Some(60)));
+    assert_eq!(seen, ["3: puback 7", "2: copy q1 #1 v1.0/x x expiry 60"]);
+    let effects = clients.world.execute(Command::Request {
+        channel: key_of_amqp(),
+        request: Request::Get {
+            queue: name("q"),
+            no_ack: true,
+        },
+    });
+    let message = effects.iter().find_map(|effect| match effect {
+        Effect::Channel {
+            output: menzil_core::Output::GetOk { message, .. },
+            ..
+        } => Some(message),
+        _ => None,
+    });
+    let message = message.unwrap();
+    assert_eq!(
+        (message.exchange(), message.routing_key()),
+        (&b"amq.topic"[..], &b"v1%2E0.x"[..])
+    );
+    let properties = Properties::parse(message.properties()).unwrap();
+    assert_eq!(properties.delivery_mode, Some(2));
+    assert_eq!(properties.expiration, Some(&b"60000"[..]));
+    // A topic that no routing key can hold goes to sessions only, and is counted.
+    clients.subscribe(2, "#", 1);
+    let long = "x".repeat(300);
+    assert_eq!(clients.publish(3, 0, &long, "x").len(), 1);
+    assert_eq!(clients.world.shard.counters().topics_without_key, 1);
+}
+
+#[test]
+fn a_queue_that_refuses_is_told_to_the_publisher_and_others_have_the_message() {
+    let mut clients = Clients::new();
+    let full = arguments(&[
+        ("x-max-length", Value::I32(0)),
+        ("x-overflow", Value::LongString(b"reject-publish")),
+    ]);
+    clients.world.declare_with("full", true, full);
+    clients.world.bind("full", "amq.topic", "t");
+    clients.connect(2, lasting());
+    clients.subscribe(2, "t", 2);
+    clients.connect(3, lasting());
+    let seen = clients.publish(3, 2, "t", "x");
+    assert_eq!(seen, ["3: pubrec 7 full", "2: copy q2 #1 t x"]);
+    // Its identifier is free at once.
+    assert_eq!(clients.pubrel(3, 7), ["3: pubcomp 7 unknown"]);
+    clients.world.log.full = true;
+    assert_eq!(clients.publish(3, 1, "t", "x"), ["3: puback 7 full"]);
+    // What needs no record goes on.
+    assert_eq!(clients.publish(3, 0, "t", "x"), ["2: copy q0 #0 t x"]);
 }

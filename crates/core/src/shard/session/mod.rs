@@ -28,6 +28,7 @@ use crate::slots::Place;
 use crate::topology::TrieScratch;
 use crate::turn::Turn;
 
+pub(super) use bridge::{Subscribers, with_topic};
 pub(super) use retain::Sending;
 pub(super) use share::Groups;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use menzil_model::fact::{Chunks, Entry, Kept, Origin, Published, SessionChange, Why};
+use menzil_model::fact::{Chunks, Entry, Extent, Kept, Origin, Published, SessionChange, Why};
 use menzil_model::{ConnectionId, Fact, Message, QueueId};
 
 use super::super::Shard;
@@ -12,7 +12,8 @@ use crate::channel::HeldPublish;
 use crate::effect::Effects;
 use crate::log::Log;
 use crate::mqtt::{
-    EndReason, Found, Grant, SessionOutput, SessionTarget, TopicPublish, TopicRoute, Verdict,
+    EndReason, Found, Grant, SessionOutput, SessionTarget, TopicNotes, TopicPublish, TopicRoute,
+    Verdict,
 };
 use crate::queue::Overflow;
 use crate::slots::Place;
@@ -149,7 +150,7 @@ impl Shard {
             publish.topic,
             publish.properties,
         );
-        route.queues = self.bridged_queues(publish.topic, &[]);
+        route.queues = self.bridged_queues(publish);
         let sessions = &mut self.sessions;
         sessions
             .tree
@@ -183,40 +184,41 @@ impl Shard {
         publish: &TopicPublish<'_>,
         route: &TopicRoute,
     ) -> (Verdict, u64) {
-        let retains = publish.retain.then(|| self.may_retain(publish));
-        let is_full = retains == Some(false);
         if route.is_nowhere() && !publish.retain {
             self.counters.unroutable_dropped += 1;
             return (Verdict::NoMatch, 0);
         }
-        let message = Arc::new(self.message_of_topic(publish, route));
-        let mut pending = Pending::default();
-        let mut intake = self.intake_of_queues(turn, publish, (&message, route), &mut pending);
-        let refused = !intake.refused_by.is_empty() || is_full;
-        let is_stored = self.is_stored(turn, publish, route, (&intake, &message));
-        let Some(is_stored) = is_stored else {
-            self.counters.refused += 1;
-            return (Verdict::Full, 0);
+        let held = HeldPublish {
+            message: Arc::new(self.message_of_topic(publish, route)),
+            persistent: publish.qos > 0,
+            ttl: publish.expiry.map(|seconds| u64::from(seconds) * 1000),
+            priority: 0,
+            delay: 0,
+            targets: route.queues.clone(),
+            sessions: route.sessions.clone(),
+            retain: publish.retain,
+            replies: Vec::new(),
+            unroutable: false,
+            is_moved: false,
         };
-        for target in &route.sessions {
-            self.ask_session(
-                turn,
-                publish,
-                (target, is_stored),
-                (&mut intake, &mut pending),
-            );
-        }
-        let has_any = !intake.entries.is_empty();
+        let may_retain = !publish.retain || self.may_retain(&held);
+        let mut pending = Pending::default();
+        let intake = self.intake(turn, &held, false, &mut pending);
+        let is_refused = !intake.refused_by.is_empty() || !may_retain;
+        self.counters.refused += u64::from(is_refused);
+        let has_any = intake.reaches_a_queue();
         self.counters.routed += u64::from(has_any);
-        let mut also = Vec::new();
-        if retains == Some(true) {
-            also.push(self.retain_fact(turn, publish, &message));
-        }
+        let is_stored = intake.entries.iter().any(|entry| entry.durable);
+        let mut also = if may_retain {
+            self.retained_by(turn, &held)
+        } else {
+            Vec::new()
+        };
         let is_recorded = publisher
             .client
             .is_some_and(|(place, _)| self.is_session_recorded((publisher.session, place)));
         let is_written = is_stored || !also.is_empty();
-        if publish.qos == 2 && is_recorded && is_written && !refused {
+        if publish.qos == 2 && is_recorded && is_written && !is_refused {
             also.push(Fact::Session {
                 session: publisher.session,
                 change: SessionChange::PacketReceived {
@@ -224,8 +226,8 @@ impl Shard {
                 },
             });
         }
-        let after = self.enter_topic(turn, message, (intake, &pending), (also, is_stored));
-        let verdict = match (refused, has_any || publish.retain) {
+        let after = self.enter_topic(turn, held.message, (intake, &pending), also);
+        let verdict = match (is_refused, has_any || publish.retain) {
             (true, _) => Verdict::Full,
             (false, true) => Verdict::Accepted,
             (false, false) => Verdict::NoMatch,
@@ -240,78 +242,58 @@ impl Shard {
             return publish.message(chunk_bytes);
         }
         let key = self.key_of_topic(publish.topic).unwrap_or_default();
-        let properties = Self::amqp_properties(publish);
+        let properties = self.amqp_properties(publish);
         let exchange = self.settings.sessions.exchange.as_bytes();
         publish.message_as((exchange, &key, &properties), chunk_bytes)
     }
 
-    /// Asks the queues of AMQP and of groups.
-    fn intake_of_queues(
+    /// Asks the sessions that are to get a message, after the queues. The journal has it where one
+    /// of these has it there, or one of them survives a restart and the message is to.
+    pub(in super::super) fn ask_sessions(
         &mut self,
-        turn: &mut Turn<'_>,
-        publish: &TopicPublish<'_>,
-        (message, route): (&Arc<Message>, &TopicRoute),
-        pending: &mut Pending,
-    ) -> Intake {
-        if route.queues.is_empty() {
-            return Intake::default();
-        }
-        let held = HeldPublish {
-            message: Arc::clone(message),
-            persistent: publish.qos > 0,
-            ttl: publish.expiry.map(|seconds| u64::from(seconds) * 1000),
-            priority: 0,
-            delay: 0,
-            targets: route.queues.clone(),
-            replies: Vec::new(),
-            unroutable: false,
-            is_moved: false,
-        };
-        self.intake(turn, &held, false, pending)
-    }
-
-    /// Whether the journal is to have the message for sessions or queues; `None` where it has to
-    /// and there is no room.
-    fn is_stored(
-        &self,
         turn: &Turn<'_>,
-        publish: &TopicPublish<'_>,
-        route: &TopicRoute,
-        (intake, message): (&Intake, &Message),
-    ) -> Option<bool> {
+        held: &HeldPublish,
+        intake: &mut Intake,
+    ) {
         let in_queues = intake.entries.iter().any(|entry| entry.durable);
-        let is_stored = in_queues || publish.qos > 0 && route.has_durable;
-        let is_written = is_stored || publish.retain;
-        let has_room = !is_written || turn.log.has_room(message.total_bytes());
-        has_room.then_some(is_stored)
+        let is_durable = |target: &SessionTarget| {
+            let queue = self.queues.at(target.place, target.session);
+            queue.is_some_and(|queue| queue.definition.durable)
+        };
+        let wants_record = held.persistent && held.sessions.iter().any(is_durable);
+        let has_room = in_queues || !wants_record || turn.log.has_room(held.message.total_bytes());
+        let is_stored = in_queues || wants_record && has_room;
+        for target in &held.sessions {
+            if wants_record && !has_room && self.is_session_recorded((target.session, target.place))
+            {
+                intake.is_disk_full = true;
+                intake.refused_by.push(target.session);
+                continue;
+            }
+            if let Some(entry) = self.ask_session(turn, held, (target, is_stored)) {
+                intake.entries.push(entry);
+            }
+        }
     }
 
     /// Asks a session, which gets an entry unless it does not wait for such messages or has too
     /// many.
     fn ask_session(
         &mut self,
-        turn: &mut Turn<'_>,
-        publish: &TopicPublish<'_>,
+        turn: &Turn<'_>,
+        held: &HeldPublish,
         (target, is_stored): (&SessionTarget, bool),
-        (intake, pending): (&mut Intake, &mut Pending),
-    ) {
-        let Some(queue) = self.queues.at(target.place, target.session) else {
-            return;
-        };
-        let Some(session) = queue.session.as_deref() else {
-            return;
-        };
-        let qos = publish.qos.min(target.options.qos());
+    ) -> Option<Entry> {
+        let queue = self.queues.at(target.place, target.session)?;
+        let session = queue.session.as_deref()?;
+        let published = TopicNotes::read(held.message.notes()).unwrap_or_default();
+        let qos = published.qos.min(target.options.qos());
         if qos == 0 && session.link.is_none() {
-            return;
+            return None;
         }
-        let body_bytes = match publish.payload {
-            crate::command::Body::Whole(body) => body.len() as u64,
-            crate::command::Body::Parts(parts) => parts.iter().map(|part| part.len() as u64).sum(),
-        };
-        let mut grant = Grant {
+        let grant = Grant {
             qos,
-            retain: publish.retain && target.options.retain_as_published(),
+            retain: held.retain && target.options.retain_as_published(),
             sent: false,
             shared: false,
         };
@@ -322,9 +304,9 @@ impl Shard {
                 connection.is_some_and(|connection| connection.credit > 0)
                     && (qos == 0 || session.has_room_for(&link, place))
             });
-        let is_over = !is_next && queue.is_over(1, body_bytes);
-        let link = session.link;
+        let is_over = !is_next && queue.is_over(1, held.message.body_bytes());
         if is_over && queue.settings.overflow != Overflow::DropHead {
+            let link = session.link;
             if let Some(queue) = self.queues.at_mut(target.place, target.session) {
                 queue.counters.refused += 1;
             }
@@ -332,36 +314,32 @@ impl Shard {
             if let Some(link) = link.filter(|_| disconnects) {
                 self.sessions.ending.push(link.connection);
             }
-            return;
+            return None;
         }
-        grant.sent = is_next && qos > 0;
-        let entry = Entry {
+        let sent = is_next && qos > 0;
+        let grant = Grant { sent, ..grant };
+        Some(Entry {
             queue: target.session,
             sequence: queue.place(grant.bits(), turn.now, 0),
-            expires_at: queue.expires_at(
-                turn.now,
-                publish.expiry.map(|seconds| u64::from(seconds) * 1000),
-            ),
+            expires_at: queue.expires_at(turn.now, held.ttl),
             durable: is_stored && queue.definition.durable,
-        };
-        if is_over {
-            pending.add(entry.queue, entry.sequence, body_bytes, entry.durable);
-        }
-        intake.entries.push(entry);
+        })
     }
 
     /// Puts the message into its sessions and queues: one record, with what length limits drop
     /// for it, and what else is to happen with it or not at all.
-    fn enter_topic(
+    pub(in super::super) fn enter_topic(
         &mut self,
         turn: &mut Turn<'_>,
         message: Arc<Message>,
         (intake, pending): (Intake, &Pending),
-        (also, is_stored): (Vec<Fact>, bool),
+        also: Vec<Fact>,
     ) -> u64 {
         self.count_duplicates(&intake.duplicates);
         let earlier = intake.duplicates.after;
         let (entries, keys) = (intake.entries, intake.keys);
+        let is_stored = entries.iter().any(|entry| entry.durable);
+        self.count_delayed(&entries);
         for entry in &entries {
             self.touch(entry.queue);
         }
@@ -420,35 +398,41 @@ impl Shard {
     }
 
     /// Whether there is room for the retained message.
-    fn may_retain(&self, publish: &TopicPublish<'_>) -> bool {
+    fn may_retain(&self, held: &HeldPublish) -> bool {
         let rules = &self.settings.sessions;
         let sessions = &self.sessions;
-        let is_empty = match publish.payload {
-            crate::command::Body::Whole(body) => body.is_empty(),
-            crate::command::Body::Parts(parts) => parts.iter().all(Bytes::is_empty),
-        };
-        if is_empty {
+        if held.message.body_bytes() == 0 {
             return true;
         }
-        let before = sessions.retained.get(publish.topic);
+        let notes = TopicNotes::read(held.message.notes()).unwrap_or_default();
+        let before = sessions.retained.get(notes.topic);
         let bytes_before = before.map_or(0, |kept| kept.extent.total_bytes);
         let count = sessions.retained.len() as u64 + u64::from(before.is_none());
-        let bytes = sessions.retained_bytes - bytes_before + publish.total_bytes();
+        let bytes = sessions.retained_bytes - bytes_before + held.message.total_bytes();
         count <= rules.retained_max && bytes <= rules.retained_bytes_max
     }
 
-    fn retain_fact(&self, turn: &Turn<'_>, publish: &TopicPublish<'_>, message: &Message) -> Fact {
-        let expiry = publish.expiry.map(|seconds| u64::from(seconds) * 1000);
-        let kept = (message.body_bytes() > 0).then(|| Kept {
-            origin: Origin::default(),
-            extent: Default::default(),
-            expires_at: expiry.map(|ttl| turn.now.saturating_add(ttl)),
-            qos: publish.qos,
-        });
-        Fact::Retained {
-            topic: Bytes::copy_from_slice(publish.topic),
-            kept,
+    /// What is to be recorded of a message that is to be retained: one without a body takes the
+    /// retained one of its topic away (MQTT-3.3.1-6).
+    pub(in super::super) fn retained_by(&self, turn: &Turn<'_>, held: &HeldPublish) -> Vec<Fact> {
+        let notes = TopicNotes::read(held.message.notes()).filter(|_| held.retain);
+        let Some(notes) = notes else {
+            return Vec::new();
+        };
+        let has_room = turn.log.has_room(held.message.total_bytes());
+        if !has_room || !self.may_retain(held) {
+            return Vec::new();
         }
+        let kept = (held.message.body_bytes() > 0).then(|| Kept {
+            origin: Origin::default(),
+            extent: Extent::default(),
+            expires_at: held.ttl.map(|ttl| turn.now.saturating_add(ttl)),
+            qos: notes.qos,
+        });
+        vec![Fact::Retained {
+            topic: Bytes::copy_from_slice(notes.topic),
+            kept,
+        }]
     }
 }
 
@@ -457,7 +441,7 @@ fn is_new_retained(fact: &Fact) -> bool {
 }
 
 /// A retained message is as large as the one that is published with it.
-fn with_extent(fact: Fact, extent: menzil_model::fact::Extent) -> Fact {
+fn with_extent(fact: Fact, extent: Extent) -> Fact {
     match fact {
         Fact::Retained {
             topic,
