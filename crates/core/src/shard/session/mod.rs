@@ -155,7 +155,9 @@ impl Shard {
             SessionRequest::Unsubscribe { packet_id, filters } => {
                 self.unsubscribe(turn, (connection, at), packet_id, filters);
             }
-            SessionRequest::Acknowledge { packet_id } => self.session_acknowledges(at, packet_id),
+            SessionRequest::Acknowledge { packet_id } => {
+                self.session_acknowledges(turn, (connection, at), packet_id);
+            }
             SessionRequest::Received {
                 packet_id,
                 is_refused,
@@ -163,7 +165,9 @@ impl Shard {
             SessionRequest::Release { packet_id } => {
                 self.session_releases(turn, (connection, at), packet_id);
             }
-            SessionRequest::Complete { packet_id } => self.session_completes(at, packet_id),
+            SessionRequest::Complete { packet_id } => {
+                self.session_completes(turn, (connection, at), packet_id);
+            }
         }
     }
 
