@@ -267,6 +267,8 @@ fn of_counters(counters: &menzil_core::Counters) -> Value {
         "damaged": counters.damaged,
         "fetched": counters.fetched,
         "consumers_timed_out": counters.consumers_timed_out,
+        "session_offline_dropped": counters.session_offline_dropped,
+        "session_limit_dropped": counters.session_limit_dropped,
         "refusals": counters.refusals,
     })
 }

@@ -90,11 +90,6 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Whether nobody has subscribed to anything.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
     /// Subscriptions, and groups.
     pub(crate) fn len(&self) -> usize {
         self.count

@@ -12,7 +12,7 @@ use crate::channel::HeldPublish;
 use crate::effect::Effects;
 use crate::log::Log;
 use crate::mqtt::{
-    EndReason, Found, Grant, SessionOutput, SessionTarget, TopicPublish, TopicRoute, Verdict,
+    EndReason, Found, Grant, Group, SessionOutput, SessionTarget, TopicPublish, TopicRoute, Verdict,
 };
 use crate::queue::Overflow;
 use crate::slots::Place;
@@ -164,14 +164,20 @@ impl Shard {
                         });
                     }
                 }
-                Found::Group(queue, _) => route.queues.push(queue),
+                Found::Group(queue, place) => route.groups.push((queue, place)),
             });
         route.merge();
         let durable = |target: &SessionTarget| {
             let queue = self.queues.at(target.place, target.session);
             queue.is_some_and(|queue| queue.definition.durable)
         };
-        route.has_durable = route.sessions.iter().any(durable);
+        let outlives = |(id, place): &(QueueId, Place)| {
+            let queue = self.queues.at(*place, *id);
+            let filter = queue.and_then(|queue| queue.group.as_ref());
+            let group = filter.and_then(|filter| self.sessions.groups.get(filter));
+            group.is_some_and(Group::is_durable)
+        };
+        route.has_durable = route.sessions.iter().any(durable) || route.groups.iter().any(outlives);
     }
 
     /// Hands a message to all who get it. Returns what to tell the publisher, and the index that
@@ -206,6 +212,10 @@ impl Shard {
                 (&mut intake, &mut pending),
             );
         }
+        for group in &route.groups {
+            let (asked, both) = ((*group, is_stored), (&mut intake, &mut pending));
+            self.ask_group(turn.now, publish, asked, both);
+        }
         let has_any = !intake.entries.is_empty();
         self.counters.routed += u64::from(has_any);
         let mut also = Vec::new();
@@ -236,7 +246,7 @@ impl Shard {
     /// The message as sessions and queues hold it.
     fn message_of_topic(&self, publish: &TopicPublish<'_>, route: &TopicRoute) -> Message {
         let chunk_bytes = self.settings.chunk_bytes;
-        if route.queues.is_empty() {
+        if route.queues.is_empty() && route.groups.is_empty() {
             return publish.message(chunk_bytes);
         }
         let key = self.key_of_topic(publish.topic).unwrap_or_default();
@@ -268,6 +278,14 @@ impl Shard {
             is_moved: false,
         };
         self.intake(turn, &held, false, pending)
+    }
+
+    /// What came with QoS 0 while a client was away is dropped.
+    fn drop_offline(&mut self, at: (QueueId, Place)) {
+        self.counters.session_offline_dropped += 1;
+        if let Some(session) = self.session_mut(at) {
+            session.dropped_offline += 1;
+        }
     }
 
     /// Whether the journal is to have the message for sessions or queues; `None` where it has to
@@ -302,13 +320,11 @@ impl Shard {
             return;
         };
         let qos = publish.qos.min(target.options.qos());
-        if qos == 0 && session.link.is_none() {
+        if qos == 0 && session.link.is_none() && !self.settings.sessions.queue_qos0 {
+            self.drop_offline((target.session, target.place));
             return;
         }
-        let body_bytes = match publish.payload {
-            crate::command::Body::Whole(body) => body.len() as u64,
-            crate::command::Body::Parts(parts) => parts.iter().map(|part| part.len() as u64).sum(),
-        };
+        let body_bytes = publish.body_bytes();
         let mut grant = Grant {
             qos,
             retain: publish.retain && target.options.retain_as_published(),
@@ -328,6 +344,7 @@ impl Shard {
             if let Some(queue) = self.queues.at_mut(target.place, target.session) {
                 queue.counters.refused += 1;
             }
+            self.counters.session_limit_dropped += 1;
             let disconnects = self.settings.sessions.limit == super::SessionLimit::Disconnect;
             if let Some(link) = link.filter(|_| disconnects) {
                 self.sessions.ending.push(link.connection);
@@ -338,10 +355,7 @@ impl Shard {
         let entry = Entry {
             queue: target.session,
             sequence: queue.place(grant.bits(), turn.now, 0),
-            expires_at: queue.expires_at(
-                turn.now,
-                publish.expiry.map(|seconds| u64::from(seconds) * 1000),
-            ),
+            expires_at: queue.expires_at(turn.now, publish.ttl()),
             durable: is_stored && queue.definition.durable,
         };
         if is_over {

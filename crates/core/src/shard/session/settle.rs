@@ -1,6 +1,6 @@
 //! PUBACK, PUBREC, PUBREL and PUBCOMP.
 
-use menzil_model::fact::SessionChange;
+use menzil_model::fact::{SessionChange, Why};
 use menzil_model::{ConnectionId, Fact, QueueId, Sequence};
 
 use super::super::Shard;
@@ -172,6 +172,12 @@ impl Shard {
         if queue.acknowledge_in_session(sequence, &mut settled) {
             self.counters.acknowledged += 1;
         }
+        if Grant::of(sequence).shared {
+            self.settle_lent(id, sequence, Why::Acknowledged);
+        }
+        let Some(queue) = self.queues.at(place, id) else {
+            return;
+        };
         if queue.index.ready_count() > 0 || queue.has_deadlines() {
             self.touch_at(id, place);
         }
