@@ -108,19 +108,25 @@ class Menzil(Broker):
         super().__init__()
         self.data = None
         self.rounds = 0
+        self.ports = {"amqp": 0, "mqtt": 0, "mqtt-ws": 0}
 
     def fresh(self):
         self.stop()
         if self.data:
             shutil.rmtree(self.data, ignore_errors=True)
         self.rounds += 1
-        self.data, self.port = self.folder / f"data-{self.rounds}", 0
+        self.data = self.folder / f"data-{self.rounds}"
+        self.ports = dict.fromkeys(self.ports, 0)
         self.start()
 
+    @property
+    def mqtt_port(self):
+        return self.ports["mqtt"]
+
     def start(self):
-        """Starts on the current data folder; on the same port as before, if there was one."""
-        command = [self.binary, "server", "--data-dir", self.data, "--amqp", f"{self.host}:{self.port}",
-                   *self.settings]
+        """Starts on the current data folder; on the same ports as before, if there were some."""
+        listeners = [word for name, port in self.ports.items() for word in (f"--{name}", f"{self.host}:{port}")]
+        command = [self.binary, "server", "--data-dir", self.data, *listeners, *self.settings]
         began = time.monotonic()
         while True:
             with open(self.folder / "log", "ab") as log:
@@ -133,8 +139,9 @@ class Menzil(Broker):
                 self.kill9()
                 raise BrokerFailed(f"menzil is not ready:\n{self.log_tail()}")
             time.sleep(0.5)
-        address = next(word for word in line.split() if word.startswith("amqp="))
-        self.port = int(address.rsplit(":", 1)[1])
+        words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        self.ports = {name: int(words[name].rsplit(":", 1)[1]) for name in self.ports}
+        self.port = self.ports["amqp"]
 
     def _ready_line(self, deadline):
         stdout, line = self.process.stdout, b""

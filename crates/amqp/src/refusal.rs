@@ -20,9 +20,14 @@ pub fn violation(refusal: &Refusal, vhost: &[u8]) -> Violation {
         Refusal::ReservedPrefix(object) => {
             let (kind, name) = kind_and_name(object);
             let quoted = join(&[kind, b" name '", name, b"' "]);
+            let prefix: &[u8] = if name.starts_with(b"amq.") {
+                b"amq.*"
+            } else {
+                b"mqtt.share/*"
+            };
             (
                 Code::AccessRefused,
-                join(&[&quoted, b"contains reserved prefix 'amq.*'"]),
+                join(&[&quoted, b"contains reserved prefix '", prefix, b"'"]),
             )
         }
         Refusal::SystemExchange(name) => (

@@ -11,6 +11,7 @@ use crate::deliveries::{Deliveries, Delivery};
 use crate::got::Got;
 use crate::mqtt::SessionTarget;
 use crate::route::Route;
+use crate::slots::Place;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -79,6 +80,8 @@ pub(crate) struct HeldPublish {
     pub(crate) targets: Vec<QueueId>,
     /// Sessions that get it, of MQTT.
     pub(crate) sessions: Vec<SessionTarget>,
+    /// Queues of groups of sessions that get it.
+    pub(crate) groups: Vec<(QueueId, Place)>,
     /// It is retained as the last of its topic where these say so.
     pub(crate) retain: bool,
     /// Those who wait for it as a reply.

@@ -60,6 +60,11 @@ pub struct Counters {
     pub fetched: u64,
     /// Consumers cancelled for leaving a delivery unsettled too long.
     pub consumers_timed_out: u64,
+    /// Messages of QoS 0 that MQTT sessions, or groups of them, did not get because no client was
+    /// there.
+    pub session_offline_dropped: u64,
+    /// Messages that they did not get because too much waited for them.
+    pub session_limit_dropped: u64,
     /// Requests refused.
     pub refusals: u64,
 }

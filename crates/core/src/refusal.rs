@@ -38,7 +38,7 @@ pub enum Refusal {
     NoQueueDeclared,
     /// The default exchange cannot be declared, deleted, bound or unbound.
     DefaultExchange,
-    /// A new object's name starts with `amq.`.
+    /// A new object's name starts with `amq.`, or it is a queue of MQTT sessions.
     ReservedPrefix(Object),
     /// A predeclared exchange cannot be deleted.
     SystemExchange(Name),

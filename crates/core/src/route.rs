@@ -25,6 +25,8 @@ pub(crate) struct Route {
     pub(crate) targets: Vec<(QueueId, Place)>,
     /// Sessions that get it, of MQTT.
     pub(crate) sessions: Vec<SessionTarget>,
+    /// Queues of groups of sessions that get it.
+    pub(crate) groups: Vec<(QueueId, Place)>,
     /// What these see of it, as notes of the message; empty where no topic is written so.
     pub(crate) notes: Vec<u8>,
     /// It becomes the retained message of its topic.
@@ -100,6 +102,7 @@ impl Route {
         self.stores = 0;
         self.replies.clear();
         self.sessions.clear();
+        self.groups.clear();
         self.notes.clear();
         self.retains = false;
         self.is_usual = false;
@@ -121,7 +124,7 @@ impl Route {
     /// Whether no queue takes it that can be consumed from.
     #[inline]
     pub(crate) fn is_unroutable(&self) -> bool {
-        self.targets.len() == self.stores && self.sessions.is_empty()
+        self.targets.len() == self.stores && self.sessions.is_empty() && self.groups.is_empty()
     }
 
     /// Its queues, without where they lie.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// A durable message broker that speaks AMQP 0-9-1.
+/// A durable message broker that speaks AMQP 0-9-1 and MQTT.
 #[derive(Debug, Parser)]
 #[command(name = "menzil", version)]
 pub(crate) struct Cli {
@@ -54,6 +54,12 @@ pub(crate) struct ServerArguments {
     /// AMQP 0-9-1 at HOST:PORT (port 0 picks one), or off
     #[arg(long, value_name = "ADDR")]
     pub(crate) amqp: Option<String>,
+    /// MQTT 3.1, 3.1.1 and 5.0 at HOST:PORT, or off
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) mqtt: Option<String>,
+    /// The same over WebSocket; off by default
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) mqtt_ws: Option<String>,
     /// RabbitMQ's JSON, imported before the first client
     #[arg(long, value_name = "FILE")]
     pub(crate) definitions: Option<String>,

@@ -1,5 +1,7 @@
 //! `menzil server`.
 
+use std::net::SocketAddr;
+
 use menzil_server::config::{self, Flag, Settings, Sources};
 use menzil_server::{Ready, Server};
 
@@ -19,12 +21,13 @@ pub(crate) fn run(arguments: &ServerArguments) -> Result<(), Failure> {
 
 /// The one line on standard output, for scripts that wait for it.
 fn say_ready(ready: &Ready) {
-    let amqp = match ready.amqp {
+    let shown = |address: Option<SocketAddr>| match address {
         Some(address) => address.to_string(),
         None => "off".to_owned(),
     };
+    let (amqp, mqtt, mqtt_ws) = (shown(ready.amqp), shown(ready.mqtt), shown(ready.mqtt_ws));
     print(&format!(
-        "menzil ready amqp={amqp} data={} version={}\n",
+        "menzil ready amqp={amqp} mqtt={mqtt} mqtt-ws={mqtt_ws} data={} version={}\n",
         ready.data_dir.display(),
         env!("CARGO_PKG_VERSION")
     ));
@@ -34,6 +37,8 @@ fn settings(arguments: &ServerArguments) -> Result<Settings, Failure> {
     let named = [
         ("data_dir", &arguments.data_dir),
         ("amqp", &arguments.amqp),
+        ("mqtt", &arguments.mqtt),
+        ("mqtt_ws", &arguments.mqtt_ws),
         ("definitions", &arguments.definitions),
         ("log_level", &arguments.log_level),
         ("log_format", &arguments.log_format),

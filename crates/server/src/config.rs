@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use layers::{ConfigError, Flag, Sources, load};
 pub use size::Size;
-pub use text::{Address, LogFormat, LogLevel};
+pub use text::{Address, Anonymous, LogFormat, LogLevel, SessionLimit};
 
 use crate::users::PasswordHash;
 
@@ -29,6 +29,10 @@ pub struct Settings {
     /// Where AMQP 0-9-1 clients connect: `ADDRESS:PORT`, port 0 picks a free one; `off` listens
     /// nowhere. Default `127.0.0.1:5672`.
     pub amqp: Address,
+    /// Where MQTT clients connect, likewise. Default `127.0.0.1:1883`.
+    pub mqtt: Address,
+    /// Where MQTT clients connect over WebSocket, at the path `/mqtt`, likewise. Default `off`.
+    pub mqtt_ws: Address,
     /// File of definitions in RabbitMQ's JSON, imported at each start; empty is none.
     pub definitions: PathBuf,
     /// Virtual hosts that exist; new ones are created at start. Default `["/"]`.
@@ -68,6 +72,44 @@ pub struct Settings {
     /// Bytes of replies that a client has not read, past which nothing more is read from it.
     /// Default 1 MiB.
     pub outbox_bytes_max: Size,
+
+    /// Virtual host that MQTT clients are in; empty is the first of `virtual_hosts`. Default empty.
+    pub mqtt_virtual_host: String,
+    /// Topic exchange at which MQTT and AMQP meet. Default `amq.topic`.
+    pub mqtt_exchange: String,
+    /// Where MQTT clients may come from without a user name: `never`, `loopback`, which is this
+    /// machine, or `always`. Default `loopback`.
+    pub mqtt_anonymous: Anonymous,
+    /// The user that they are then. Default `anonymous`.
+    pub mqtt_anonymous_user: String,
+    /// Bytes of an MQTT packet. Default 16 MiB.
+    pub mqtt_packet_bytes_max: Size,
+    /// Messages of QoS 1 and 2 that an MQTT client may have on their way in. Default 1000.
+    pub mqtt_receive_max: u16,
+    /// Messages of QoS 1 and 2 on their way to an MQTT client, if it takes so many. Default 1000.
+    pub mqtt_in_flight_max: u16,
+    /// Topic aliases of an MQTT connection, each way. Default 10.
+    pub mqtt_topic_alias_max: u16,
+    /// Most seconds that an MQTT 5.0 client may set as keep alive; 0 is any, and none. Default 0.
+    pub mqtt_keep_alive_max: u16,
+    /// Seconds that an MQTT session outlives its connection, at most; 4 294 967 295 is for ever.
+    /// Default that.
+    pub mqtt_session_expiry_max: u32,
+    /// Messages that may wait in an MQTT session. Default 100 000.
+    pub mqtt_session_messages_max: u64,
+    /// Bytes of their payloads. Default 1 GiB.
+    pub mqtt_session_bytes_max: Size,
+    /// What happens when there are more: `drop-oldest`, `drop-newest`, or `disconnect`, which
+    /// drops the newest and ends the connection. Default `drop-oldest`.
+    pub mqtt_session_limit: SessionLimit,
+    /// Subscriptions of an MQTT session. Default 10 000.
+    pub mqtt_subscriptions_max: usize,
+    /// Topics that may have a retained message. Default 10 000 000.
+    pub mqtt_retained_max: u64,
+    /// Bytes of retained messages. Default 4 GiB.
+    pub mqtt_retained_bytes_max: Size,
+    /// MQTT clients may publish to topics that begin with `$`, but for `$SYS`. Default false.
+    pub mqtt_dollar_topics: bool,
 
     /// Bytes of a journal segment file. Default 64 MiB.
     pub segment_bytes: Size,
@@ -122,6 +164,8 @@ impl Default for Settings {
         Self {
             data_dir: PathBuf::from("./data"),
             amqp: Address::on("127.0.0.1:5672"),
+            mqtt: Address::on("127.0.0.1:1883"),
+            mqtt_ws: Address::off(),
             definitions: PathBuf::new(),
             virtual_hosts: vec!["/".to_owned()],
             product: "Menzil".to_owned(),
@@ -140,6 +184,23 @@ impl Default for Settings {
             assembling_bytes_per_node: Size::mib(1024),
             delivery_credit_bytes: Size::mib(1),
             outbox_bytes_max: Size::mib(1),
+            mqtt_virtual_host: String::new(),
+            mqtt_exchange: "amq.topic".to_owned(),
+            mqtt_anonymous: Anonymous::default(),
+            mqtt_anonymous_user: "anonymous".to_owned(),
+            mqtt_packet_bytes_max: Size::mib(16),
+            mqtt_receive_max: 1000,
+            mqtt_in_flight_max: 1000,
+            mqtt_topic_alias_max: 10,
+            mqtt_keep_alive_max: 0,
+            mqtt_session_expiry_max: u32::MAX,
+            mqtt_session_messages_max: 100_000,
+            mqtt_session_bytes_max: Size::mib(1024),
+            mqtt_session_limit: SessionLimit::default(),
+            mqtt_subscriptions_max: 10_000,
+            mqtt_retained_max: 10_000_000,
+            mqtt_retained_bytes_max: Size::mib(4096),
+            mqtt_dollar_topics: false,
             segment_bytes: Size::mib(64),
             journal_pending_bytes_max: Size::mib(32),
             checkpoint_bytes: Size::mib(64),
@@ -187,6 +248,27 @@ impl Settings {
                      ({connection}); raise the one or lower the other"
                 ),
             ));
+        }
+        let of_mqtt = &self.mqtt_virtual_host;
+        if !of_mqtt.is_empty() && !self.virtual_hosts.contains(of_mqtt) {
+            return Err((
+                "mqtt_virtual_host",
+                format!(
+                    "mqtt_virtual_host is {of_mqtt:?}, which is none of virtual_hosts: add it \
+                     there, or leave mqtt_virtual_host out for the first of them"
+                ),
+            ));
+        }
+        for (key, name) in [
+            ("mqtt_exchange", &self.mqtt_exchange),
+            ("mqtt_anonymous_user", &self.mqtt_anonymous_user),
+        ] {
+            if name.is_empty() || name.len() > menzil_model::Name::BYTES_MAX {
+                return Err((
+                    key,
+                    format!("{key} is {name:?}: it has from 1 to 255 bytes"),
+                ));
+            }
         }
         for name in &self.virtual_hosts {
             if name.is_empty() || name.len() > menzil_model::Name::BYTES_MAX {

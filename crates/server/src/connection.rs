@@ -4,41 +4,36 @@
 //! [`Connection::in_batch`], which cannot wait. The task wakes for bytes, for room in a socket
 //! that was full, for its timers and for the end of the server, never for a message.
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use menzil_amqp::{
-    Action, AuthError, CloseReason, Inbound, OpenError, Outbound, Outgoing, Sink as _, Violation,
+    Action, AuthError, CloseReason, Inbound, OpenError, Outgoing, Sink as _, Violation,
 };
 use menzil_model::{ConnectionId, Escaped, Name, text_of};
-use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedReadHalf;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use crate::Secret;
 use crate::driver::Node;
-use crate::driver::link::{Link, Refused};
-use crate::driver::shard_driver::Touched;
+use crate::driver::link::{Link, Protocol, Refused};
+use crate::driver::outbound::Outbound;
+use crate::entropy::entropy;
 use crate::executor::{Executor, Question};
 use crate::log;
+use crate::wire::{self, Wire};
 
 /// One connection, from accept to the end of its socket.
 pub(crate) struct Connection {
-    node: Arc<Node>,
-    link: Arc<Link>,
-    reader: OwnedReadHalf,
+    wire: Wire,
     inbound: Inbound,
     user: Name,
     /// Kept between batches for their memory.
     actions: Vec<Action>,
-    touched: Touched,
     /// What the protocol session waits for; it is not fed meanwhile.
     question: Option<Question>,
     /// Why the connection ends, once it does.
@@ -47,7 +42,6 @@ pub(crate) struct Connection {
     is_closing: bool,
     /// The session was told that the socket is not read.
     is_held: bool,
-    assembling_bytes: u64,
     blocked_sent: bool,
 }
 
@@ -60,12 +54,6 @@ pub(crate) enum End {
     PeerGone(String),
 }
 
-thread_local! {
-    /// Bytes on their way from a socket into a session. One per thread, so that ten thousand
-    /// idle connections hold none.
-    static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into_boxed_slice());
-}
-
 impl Connection {
     pub(crate) fn new(
         node: &Arc<Node>,
@@ -74,23 +62,18 @@ impl Connection {
         peer: SocketAddr,
     ) -> Self {
         let (reader, socket) = stream.into_split();
-        let outbound = Outbound::new(node.clock.now_ms());
-        let link = Arc::new(Link::new(id, peer, socket, outbound));
-        node.links.lock().insert(id, Arc::clone(&link));
-        let inbound = Inbound::new(Arc::clone(&node.session), id, node.clock.now_ms());
+        let now_ms = node.clock.now_ms();
+        let outbound = Outbound::Amqp(menzil_amqp::Outbound::new(now_ms));
+        let link = Link::new((id, peer, Protocol::Amqp), socket, outbound);
         Self {
-            node: Arc::clone(node),
-            link,
-            reader,
-            inbound,
+            wire: Wire::new(node, link, reader),
+            inbound: Inbound::new(Arc::clone(&node.session), id, now_ms),
             user: Name::empty(),
             actions: Vec::new(),
-            touched: Touched::new(),
             question: None,
             end: None,
             is_closing: false,
             is_held: false,
-            assembling_bytes: 0,
             blocked_sent: false,
         }
     }
@@ -98,19 +81,22 @@ impl Connection {
     pub(crate) async fn run(mut self) {
         log::debug(
             "connected",
-            &[("connection", &self.link.id), ("peer", &self.link.peer)],
+            &[
+                ("connection", &self.wire.link.id),
+                ("peer", &self.wire.link.peer),
+            ],
         );
         let end = self.serve().await;
         self.leave();
         if let End::Closed(_) = end {
-            self.linger().await;
+            self.wire.linger().await;
         }
         self.report(&end);
     }
 
     async fn serve(&mut self) -> End {
-        let node = Arc::clone(&self.node);
-        let link = Arc::clone(&self.link);
+        let node = Arc::clone(&self.wire.node);
+        let link = Arc::clone(&self.wire.link);
         let mut stopping = node.stopping.subscribe();
         let mut told_to_stop = false;
         let mut timer = pin!(tokio::time::sleep_until(self.deadline()));
@@ -127,7 +113,7 @@ impl Connection {
                 tokio::task::yield_now().await;
                 continue;
             }
-            self.arm(timer.as_mut());
+            wire::arm(timer.as_mut(), self.deadline());
             let reads = self.may_read();
             let writes = link.blocked.load(Ordering::Acquire);
             let mut was_woken = false;
@@ -135,7 +121,7 @@ impl Connection {
                 () = poll_fn(|cx| self.poll_read(cx)), if reads => {}
                 _ = link.socket().writable(), if writes => {
                     link.blocked.store(false, Ordering::Release);
-                    self.flush();
+                    self.wire.flush();
                 }
                 () = link.wake.notified() => {
                     self.look_around();
@@ -154,20 +140,20 @@ impl Connection {
         }
     }
 
-    /// Moves the timer forward only when it must ring earlier: one that rings early costs less
-    /// than moving it with every batch.
-    fn arm(&self, timer: Pin<&mut Sleep>) {
-        let deadline = self.deadline();
-        if deadline < timer.deadline() || timer.is_elapsed() {
-            timer.reset(deadline);
-        }
-    }
-
     fn deadline(&self) -> Instant {
         let inbound = self.inbound.deadline();
-        let outbound = self.link.outbound().heartbeat_due();
+        let outbound = self
+            .wire
+            .link
+            .outbound()
+            .amqp()
+            .and_then(|outbound| outbound.heartbeat_due());
         let at_ms = [inbound, outbound].into_iter().flatten().min();
-        self.node.clock.instant(at_ms.unwrap_or(u64::MAX)).into()
+        self.wire
+            .node
+            .clock
+            .instant(at_ms.unwrap_or(u64::MAX))
+            .into()
     }
 
     /// False while what was read could not be taken further. Silence of a peer that is not
@@ -176,36 +162,20 @@ impl Connection {
         let may = self.actions.is_empty() && self.has_room();
         if may == self.is_held {
             self.is_held = !may;
-            self.inbound.hold(self.node.clock.now_ms(), !may);
+            self.inbound.hold(self.wire.node.clock.now_ms(), !may);
         }
         may
     }
 
     fn has_room(&self) -> bool {
-        let link = &self.link;
-        if self.is_closing {
-            return true;
-        }
-        if link.pending_bytes.load(Ordering::Acquire) > self.node.outbox_bytes_max()
-            || link.parked.load(Ordering::Acquire)
-        {
-            return false;
-        }
-        if !link.publisher.load(Ordering::Relaxed) {
-            return true;
-        }
-        self.node.why_blocked().is_none() && !self.node.hold_back(link)
+        self.is_closing || self.wire.has_room()
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        READ.with_borrow_mut(|buffer| {
-            let mut read = ReadBuf::new(buffer);
-            match ready!(Pin::new(&mut self.reader).poll_read(cx, &mut read)) {
-                Ok(()) if read.filled().is_empty() => {
-                    self.end = Some(End::PeerGone("closed by the peer".to_owned()));
-                }
-                Ok(()) => self.take_in(read.filled()),
-                Err(error) => self.end = Some(End::PeerGone(error.to_string())),
+        wire::with_buffer(|buffer| {
+            match ready!(self.wire.poll_read(cx, buffer)) {
+                Ok(bytes) => self.take_in(bytes),
+                Err(why) => self.end = Some(End::PeerGone(why)),
             }
             Poll::Ready(())
         })
@@ -213,18 +183,17 @@ impl Connection {
 
     fn take_in(&mut self, bytes: &[u8]) {
         self.hear_refusals();
-        self.link
-            .bytes_in
-            .fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.receive(bytes);
-        self.count_assembling();
-        if self.node.why_blocked().is_some() {
+        if !self.wire.count_assembling(self.inbound.assembling_bytes()) {
+            self.end = Some(End::PeerGone("no memory for its message".to_owned()));
+        }
+        if self.wire.node.why_blocked().is_some() {
             self.tell_of_the_disk();
         }
     }
 
     fn receive(&mut self, bytes: &[u8]) {
-        let now_ms = self.node.clock.now_ms();
+        let now_ms = self.wire.node.clock.now_ms();
         if !self.actions.is_empty() {
             // What was read before goes first.
             let inbound = &mut self.inbound;
@@ -237,7 +206,7 @@ impl Connection {
 
     /// What the shard refused since the last input, by whoever's hand.
     fn hear_refusals(&mut self) {
-        for refused in self.link.take_refusals() {
+        for refused in self.wire.link.take_refusals() {
             match refused {
                 Refused::ClosedByClient(channel) => self.inbound.channel_closed(channel),
                 Refused::Channel(channel) => self.inbound.channel_refused(channel),
@@ -245,6 +214,8 @@ impl Connection {
                     self.is_closing = true;
                     self.inbound.connection_refused();
                 }
+                // Of the other protocol.
+                Refused::Session(_) => {}
             }
         }
     }
@@ -256,7 +227,7 @@ impl Connection {
         }) = self.actions.last()
         {
             // A peer that is taken for dead is told nothing more.
-            self.link.broken.store(true, Ordering::Release);
+            self.wire.link.broken.store(true, Ordering::Release);
         }
         let actions = std::mem::take(&mut self.actions);
         self.in_batch(|_, executor| {
@@ -269,9 +240,9 @@ impl Connection {
     /// Runs `work` with somebody who carries its actions out, then writes the sockets of all
     /// whom that concerns.
     fn in_batch(&mut self, work: impl FnOnce(&mut Inbound, &mut Executor<'_>)) {
-        let node = Arc::clone(&self.node);
-        let link = Arc::clone(&self.link);
-        let mut executor = Executor::new(&node, &link, std::mem::take(&mut self.touched));
+        let node = Arc::clone(&self.wire.node);
+        let link = Arc::clone(&self.wire.link);
+        let mut executor = Executor::new(&node, &link, std::mem::take(&mut self.wire.touched));
         work(&mut self.inbound, &mut executor);
         let done = executor.finish();
         self.is_closing |= done.is_closing;
@@ -282,39 +253,37 @@ impl Connection {
             self.end = done.end;
         }
         self.actions.extend(done.held);
-        self.touched = done.touched;
-        node.flush(&mut self.touched);
-    }
-
-    fn flush(&mut self) {
-        let mut touched = std::mem::take(&mut self.touched);
-        touched.push(Arc::clone(&self.link));
-        self.node.flush(&mut touched);
-        self.touched = touched;
+        self.wire.touched = done.touched;
+        node.flush(&mut self.wire.touched);
     }
 
     /// Somebody woke the task: the socket is full or broken, something was refused or failed,
     /// or reading may go on.
     fn look_around(&mut self) {
-        if self.link.broken.load(Ordering::Acquire) {
+        if self.wire.link.broken.load(Ordering::Acquire) {
             self.end = Some(End::PeerGone("writing to the socket failed".to_owned()));
             return;
         }
         self.hear_refusals();
-        let failure = self.link.outbound().failure().cloned();
+        let failure = self
+            .wire
+            .link
+            .outbound()
+            .amqp()
+            .and_then(|outbound| outbound.failure().cloned());
         if let Some(violation) = failure {
-            let now_ms = self.node.clock.now_ms();
+            let now_ms = self.wire.node.clock.now_ms();
             self.inbound.fail(now_ms, violation, &mut self.actions);
             self.carry_out();
         }
         self.tell_of_the_disk();
-        self.flush();
+        self.wire.flush();
     }
 
     /// `connection.blocked` and `connection.unblocked`, to publishers that asked for it.
     fn tell_of_the_disk(&mut self) {
-        let why = self.node.why_blocked();
-        let blocked = why.filter(|_| self.link.publisher.load(Ordering::Relaxed));
+        let why = self.wire.node.why_blocked();
+        let blocked = why.filter(|_| self.wire.link.publisher.load(Ordering::Relaxed));
         if blocked.is_some() == self.blocked_sent {
             return;
         }
@@ -329,15 +298,15 @@ impl Connection {
     }
 
     fn on_time(&mut self) {
-        let now_ms = self.node.clock.now_ms();
+        let now_ms = self.wire.node.clock.now_ms();
         self.inbound.timeout(now_ms, &mut self.actions);
-        self.link.heartbeat(now_ms);
+        self.wire.link.rest(now_ms);
         self.carry_out();
-        self.flush();
+        self.wire.flush();
     }
 
     fn on_stop(&mut self) {
-        let now_ms = self.node.clock.now_ms();
+        let now_ms = self.wire.node.clock.now_ms();
         self.inbound.close(now_ms, STOP_TEXT, &mut self.actions);
         self.carry_out();
     }
@@ -349,19 +318,19 @@ impl Connection {
                 let Some(verdict) = self.check_login(&user, password).await else {
                     return;
                 };
-                let now_ms = self.node.clock.now_ms();
+                let now_ms = self.wire.node.clock.now_ms();
                 self.inbound
                     .authenticated(now_ms, verdict, &mut self.actions);
             }
             Question::Open { virtual_host } => {
-                let verdict = match self.node.shards.get(&virtual_host) {
+                let verdict = match self.wire.node.shards.get(&virtual_host) {
                     Some(shard) => {
-                        self.link.set_shard(Arc::clone(shard));
+                        self.wire.link.set_shard(Arc::clone(shard));
                         Ok(())
                     }
                     None => Err(OpenError::NotFound),
                 };
-                let now_ms = self.node.clock.now_ms();
+                let now_ms = self.wire.node.clock.now_ms();
                 self.inbound.opened(now_ms, verdict, &mut self.actions);
             }
         }
@@ -374,8 +343,8 @@ impl Connection {
         user: &[u8],
         password: Secret,
     ) -> Option<Result<Name, AuthError>> {
-        let users = Arc::clone(&self.node.users);
-        let mut login = pin!(users.login(user, password, self.link.peer.ip()));
+        let users = Arc::clone(&self.wire.node.users);
+        let mut login = pin!(users.login(user, password, self.wire.link.peer.ip()));
         let verdict = loop {
             tokio::select! {
                 verdict = login.as_mut() => break verdict,
@@ -390,8 +359,8 @@ impl Connection {
             log::warn(
                 "login refused",
                 &[
-                    ("connection", &self.link.id),
-                    ("peer", &self.link.peer),
+                    ("connection", &self.wire.link.id),
+                    ("peer", &self.wire.link.peer),
                     ("user", &Escaped(user)),
                     ("why", &refused.advice()),
                 ],
@@ -403,83 +372,21 @@ impl Connection {
         })
     }
 
-    /// Keeps the sum of half-received messages of all connections bounded.
-    fn count_assembling(&mut self) {
-        let bytes = self.inbound.assembling_bytes();
-        let before = std::mem::replace(&mut self.assembling_bytes, bytes);
-        let all = &self.node.assembling_bytes;
-        if bytes < before {
-            all.fetch_sub(before - bytes, Ordering::Relaxed);
-        } else if bytes > before {
-            let now = all.fetch_add(bytes - before, Ordering::Relaxed) + (bytes - before);
-            if now > self.node.settings.assembling_bytes_per_node.0 {
-                log::warn(
-                    "connection dropped: half-received messages of all connections are over \
-                     assembling_bytes_per_node",
-                    &[("connection", &self.link.id), ("peer", &self.link.peer)],
-                );
-                self.end = Some(End::PeerGone("no memory for its message".to_owned()));
-            }
-        }
-    }
-
     /// The connection is over: what it held goes back, if the shard does not know yet.
     fn leave(&mut self) {
-        self.node.assembling_bytes.fetch_sub(
-            std::mem::take(&mut self.assembling_bytes),
-            Ordering::Relaxed,
-        );
+        self.wire.count_assembling(0);
         let Some(command) = self.inbound.disconnected() else {
             return;
         };
-        let Some(shard) = self.link.shard() else {
+        let Some(shard) = self.wire.link.shard() else {
             return;
         };
         // The answer has nobody to go to any more.
-        let mut batch = shard.batch(&self.node);
-        batch.leave(self.link.id);
-        batch.execute(command, &mut self.touched);
+        let mut batch = shard.batch(&self.wire.node);
+        batch.leave(self.wire.link.id);
+        batch.execute(command, &mut self.wire.touched);
         drop(batch);
-        self.node.flush(&mut self.touched);
-    }
-
-    /// Sends what is left, closes our side, and reads on for a moment: a socket that is closed
-    /// with unread bytes in it takes back what the peer has not read yet.
-    async fn linger(&mut self) {
-        let link = Arc::clone(&self.link);
-        let sent = async {
-            while link.pending_bytes.load(Ordering::Acquire) > 0
-                && !link.broken.load(Ordering::Acquire)
-            {
-                tokio::select! {
-                    _ = link.socket().writable(), if link.blocked.load(Ordering::Acquire) => {
-                        link.blocked.store(false, Ordering::Release);
-                        link.flush(&self.node);
-                    }
-                    () = link.wake.notified() => {}
-                    () = tokio::time::sleep(LOOK_EVERY) => {}
-                }
-            }
-        };
-        let _ = tokio::time::timeout(LINGER_MAX, sent).await;
-        let socket = link.socket().as_ref();
-        if rustix::net::shutdown(socket, rustix::net::Shutdown::Write).is_err() {
-            return;
-        }
-        let rest = poll_fn(|cx| self.poll_discard(cx));
-        let _ = tokio::time::timeout(DISCARD_MAX, rest).await;
-    }
-
-    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        READ.with_borrow_mut(|buffer| {
-            loop {
-                let mut read = ReadBuf::new(buffer);
-                match ready!(Pin::new(&mut self.reader).poll_read(cx, &mut read)) {
-                    Ok(()) if !read.filled().is_empty() => {}
-                    Ok(()) | Err(_) => return Poll::Ready(()),
-                }
-            }
-        })
+        self.wire.node.flush(&mut self.wire.touched);
     }
 
     fn report(&self, end: &End) {
@@ -497,8 +404,8 @@ impl Connection {
         level(
             "disconnected",
             &[
-                ("connection", &self.link.id),
-                ("peer", &self.link.peer),
+                ("connection", &self.wire.link.id),
+                ("peer", &self.wire.link.peer),
                 ("user", &self.user),
                 ("why", &why),
             ],
@@ -510,13 +417,6 @@ impl Drop for Connection {
     /// However the task ends, by a panic or with the runtime too, nobody keeps anything of it.
     fn drop(&mut self) {
         self.leave();
-        let (node, link) = (&self.node, &self.link);
-        node.links.lock().remove(&link.id);
-        let add = |sum: &AtomicU64, part: &AtomicU64| {
-            sum.fetch_add(part.load(Ordering::Relaxed), Ordering::Relaxed);
-        };
-        add(&node.bytes_in, &link.bytes_in);
-        add(&node.bytes_out, &link.bytes_out);
     }
 }
 
@@ -529,14 +429,6 @@ impl From<crate::LoginRefused> for AuthError {
     }
 }
 
-/// Randomness for the names that the shard generates.
-fn entropy() -> u128 {
-    let mut bytes = [0; 16];
-    // The system has randomness, or it would have had none for the passwords at the start.
-    let _ = getrandom::fill(&mut bytes);
-    u128::from_ne_bytes(bytes)
-}
-
 /// What a client did wrong, in the words that it was told.
 fn told(what: &str, violation: &Violation) -> String {
     let (code, detail) = (violation.code, text_of(&violation.detail));
@@ -544,7 +436,3 @@ fn told(what: &str, violation: &Violation) -> String {
 }
 
 const STOP_TEXT: &str = "broker forced connection closure with reason 'shutdown'";
-const READ_BYTES: usize = 64 * 1024;
-const LINGER_MAX: Duration = Duration::from_secs(30);
-const DISCARD_MAX: Duration = Duration::from_secs(1);
-const LOOK_EVERY: Duration = Duration::from_millis(50);

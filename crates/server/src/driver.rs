@@ -9,6 +9,7 @@ pub(crate) mod checkpointer;
 mod commit;
 pub(crate) mod fetcher;
 pub(crate) mod link;
+pub(crate) mod outbound;
 mod outlet;
 pub(crate) mod recovery;
 pub(crate) mod shard_driver;
@@ -62,6 +63,8 @@ pub(crate) struct Node {
     pub(crate) links: Mutex<HashMap<ConnectionId, Arc<Link>>>,
     pub(crate) connections_accepted: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
+    /// Publishes of MQTT clients that were not theirs to publish.
+    pub(crate) mqtt_denied: AtomicU64,
     /// Bytes read and written on connections that are gone.
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
@@ -89,6 +92,9 @@ impl Node {
         let mut rounds = 0;
         while let Some(link) = touched.pop() {
             link.flush(self);
+            if link.take_has_requests() {
+                self.ask_for(&link, touched);
+            }
             if !link.has_drained(self.credit_step()) {
                 continue;
             }
@@ -117,6 +123,23 @@ impl Node {
             let connection = link.id;
             let drained = Command::Drained { connection, bytes };
             shard.batch(self).execute(drained, touched);
+        }
+    }
+
+    /// Asks a link's shard for what its outbound wants.
+    fn ask_for(&self, link: &Link, touched: &mut Touched) {
+        let requests = link.outbound().take_requests();
+        let Some(shard) = link.shard().filter(|_| !requests.is_empty()) else {
+            return;
+        };
+        let connection = link.id;
+        let mut batch = shard.batch(self);
+        for request in requests {
+            let command = Command::Session {
+                connection,
+                request,
+            };
+            batch.execute(command, touched);
         }
     }
 

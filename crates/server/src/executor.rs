@@ -111,11 +111,16 @@ impl<'a> Executor<'a> {
         self.said_something = true;
         match &mut self.batch {
             Some(batch) => {
-                if let Some(outbound) = batch.outbound(self.link, &mut self.done.touched) {
+                let outbound = batch.outbound(self.link, &mut self.done.touched);
+                if let Some(outbound) = outbound.and_then(|outbound| outbound.amqp()) {
                     outbound.send(outgoing);
                 }
             }
-            None => self.link.outbound().send(outgoing),
+            None => {
+                if let Some(outbound) = self.link.outbound().amqp() {
+                    outbound.send(outgoing);
+                }
+            }
         }
     }
 }

@@ -9,26 +9,53 @@ use std::time::Duration;
 use menzil_model::ConnectionId;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::config::Address;
 use crate::connection;
 use crate::driver::Node;
 use crate::log;
+use crate::mqtt;
 
-/// Binds `HOST:PORT`; the error names what to do.
-pub(crate) async fn bind(address: &str) -> Result<TcpListener, String> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let advice = if error.kind() == io::ErrorKind::AddrInUse {
-            "another program listens there: stop it, or choose another port with --amqp ADDR \
-             or MENZIL_AMQP, such as 127.0.0.1:5673 (port 0 picks a free one)"
-        } else {
-            "choose an address of this machine and a port that may be used with --amqp ADDR or \
-             MENZIL_AMQP"
-        };
-        format!("cannot listen on {address}: {error}; {advice}")
-    })
+/// What is spoken where a listener listens.
+#[derive(Clone)]
+pub(crate) enum Speaks {
+    /// AMQP 0-9-1.
+    Amqp,
+    /// MQTT.
+    Mqtt(Arc<mqtt::Service>),
+}
+
+/// Binds the address of that setting, where it has one; the error names what to do.
+pub(crate) async fn bind(setting: &str, address: &Address) -> Result<Option<TcpListener>, String> {
+    let Some(address) = address.host_and_port() else {
+        return Ok(None);
+    };
+    let error = match TcpListener::bind(address).await {
+        Ok(listener) => return Ok(Some(listener)),
+        Err(error) => error,
+    };
+    let flag = setting.replace('_', "-");
+    let variable = setting.to_ascii_uppercase();
+    let advice = if error.kind() == io::ErrorKind::AddrInUse {
+        let next = address.rsplit_once(':').and_then(|(host, port)| {
+            let next = port.parse::<u16>().ok()?.checked_add(1)?;
+            Some(format!(", such as {host}:{next}"))
+        });
+        format!(
+            "another program listens there: stop it, or choose another port with --{flag} ADDR \
+             or MENZIL_{variable}{} (port 0 picks a free one, off listens nowhere)",
+            next.unwrap_or_default()
+        )
+    } else {
+        format!(
+            "choose an address of this machine and a port that may be used with --{flag} ADDR or \
+             MENZIL_{variable}"
+        )
+    };
+    Err(format!("cannot listen on {address}: {error}; {advice}"))
 }
 
 /// Accepts until the server stops.
-pub(crate) async fn accept_loop(node: Arc<Node>, listener: TcpListener) {
+pub(crate) async fn accept_loop(node: Arc<Node>, listener: TcpListener, speaks: Speaks) {
     let mut stopping = node.stopping.subscribe();
     loop {
         let accepted = tokio::select! {
@@ -36,7 +63,7 @@ pub(crate) async fn accept_loop(node: Arc<Node>, listener: TcpListener) {
             _ = stopping.wait_for(|stopping| *stopping) => return,
         };
         match accepted {
-            Ok((stream, peer)) => admit(&node, stream, peer),
+            Ok((stream, peer)) => admit(&node, &speaks, stream, peer),
             Err(error) => {
                 // Mostly the process has too many files open: connections wait in the
                 // kernel's list meanwhile. One that was reset before it was accepted is normal.
@@ -49,7 +76,7 @@ pub(crate) async fn accept_loop(node: Arc<Node>, listener: TcpListener) {
     }
 }
 
-fn admit(node: &Arc<Node>, stream: TcpStream, peer: SocketAddr) {
+fn admit(node: &Arc<Node>, speaks: &Speaks, stream: TcpStream, peer: SocketAddr) {
     let number = node.connections_accepted.fetch_add(1, Ordering::Relaxed) + 1;
     if node.links.lock().len() >= node.settings.connections_max {
         let refused = node.connections_refused.fetch_add(1, Ordering::Relaxed);
@@ -73,8 +100,17 @@ fn admit(node: &Arc<Node>, stream: TcpStream, peer: SocketAddr) {
         );
         return;
     }
-    let connection = connection::Connection::new(node, ConnectionId(number), stream, peer);
-    tokio::spawn(connection.run());
+    let id = ConnectionId(number);
+    match speaks {
+        Speaks::Amqp => {
+            let connection = connection::Connection::new(node, id, stream, peer);
+            tokio::spawn(connection.run());
+        }
+        Speaks::Mqtt(service) => {
+            let connection = mqtt::Connection::new(node, service, id, stream, peer);
+            tokio::spawn(connection.run());
+        }
+    }
 }
 
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);

@@ -20,13 +20,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
-use crate::config::Settings;
+use crate::config::{Anonymous, Settings};
 use crate::driver::recovery::Recovery;
 use crate::driver::shard_driver::ShardDriver;
 use crate::driver::{Node, checkpointer, commit_loop, fetcher, stop_node, timer};
+use crate::listener::Speaks;
 use crate::scratch::ScratchFile;
 use crate::users::Users;
-use crate::{definitions, listener, log, stats};
+use crate::{definitions, listener, log, mqtt, stats};
 
 /// A body over this size is journaled in parts of it.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -48,6 +49,10 @@ impl std::error::Error for StartError {}
 pub struct Ready {
     /// Where AMQP clients connect, `None` where that listener is off.
     pub amqp: Option<SocketAddr>,
+    /// Where MQTT clients connect, likewise.
+    pub mqtt: Option<SocketAddr>,
+    /// Where they connect over WebSocket, likewise.
+    pub mqtt_ws: Option<SocketAddr>,
     /// The data folder.
     pub data_dir: PathBuf,
 }
@@ -56,8 +61,63 @@ pub struct Ready {
 pub struct Server {
     node: Arc<Node>,
     runtime: Runtime,
-    amqp: Option<TcpListener>,
+    listeners: Listeners,
     threads: Threads,
+}
+
+/// Where clients connect, bound.
+struct Listeners {
+    amqp: Option<TcpListener>,
+    mqtt: Option<TcpListener>,
+    mqtt_ws: Option<TcpListener>,
+}
+
+impl Listeners {
+    async fn bind(settings: &Settings) -> Result<Self, String> {
+        Ok(Self {
+            amqp: listener::bind("amqp", &settings.amqp).await?,
+            mqtt: listener::bind("mqtt", &settings.mqtt).await?,
+            mqtt_ws: listener::bind("mqtt_ws", &settings.mqtt_ws).await?,
+        })
+    }
+
+    /// Starts to accept, and says where.
+    fn serve(self, node: &Arc<Node>, tasks: &mut Vec<JoinHandle<()>>) -> Ready {
+        let mut start = |listener: Option<TcpListener>, protocol: &str, speaks: Option<Speaks>| {
+            let (listener, speaks) = listener.zip(speaks)?;
+            let address = listener.local_addr().ok();
+            if let Some(address) = &address {
+                log::info(
+                    "listening",
+                    &[("protocol", &protocol), ("address", address)],
+                );
+            }
+            let accepting = listener::accept_loop(Arc::clone(node), listener, speaks);
+            tasks.push(tokio::spawn(accepting));
+            address
+        };
+        let mqtt = mqtt::Service::new(&node.settings, &node.shards).map(Arc::new);
+        let speaks = mqtt.map(Speaks::Mqtt);
+        Ready {
+            amqp: start(self.amqp, "amqp 0-9-1", Some(Speaks::Amqp)),
+            mqtt: start(self.mqtt, "mqtt", speaks.clone()),
+            mqtt_ws: start(self.mqtt_ws, "mqtt over websocket", speaks),
+            data_dir: node.settings.data_dir.clone(),
+        }
+    }
+
+    /// Those that other machines reach.
+    fn exposed(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        let all = [
+            ("amqp", &self.amqp),
+            ("mqtt", &self.mqtt),
+            ("mqtt_ws", &self.mqtt_ws),
+        ];
+        all.into_iter().filter_map(|(setting, listener)| {
+            let address = listener.as_ref()?.local_addr().ok()?;
+            (!address.ip().to_canonical().is_loopback()).then_some((setting, address))
+        })
+    }
 }
 
 struct Threads {
@@ -80,15 +140,10 @@ impl Server {
             .thread_name("menzil")
             .build()
             .map_err(|error| StartError(format!("cannot start threads: {error}")))?;
-        let amqp = match settings.amqp.host_and_port() {
-            Some(address) => Some(
-                runtime
-                    .block_on(listener::bind(address))
-                    .map_err(StartError)?,
-            ),
-            None => None,
-        };
-        warn_about(&settings, amqp.as_ref());
+        let listeners = runtime
+            .block_on(Listeners::bind(&settings))
+            .map_err(StartError)?;
+        warn_about(&settings, &listeners);
         let mut recovery = Recovery::new(shard_settings(&settings));
         let journal = open_journal(&settings, &mut recovery)?;
         let users = Users::new(&settings).map_err(StartError)?;
@@ -104,6 +159,7 @@ impl Server {
             links: parking_lot::Mutex::default(),
             connections_accepted: AtomicU64::new(0),
             connections_refused: AtomicU64::new(0),
+            mqtt_denied: AtomicU64::new(0),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
             assembling_bytes: AtomicU64::new(0),
@@ -140,7 +196,7 @@ impl Server {
         Ok(Self {
             node,
             runtime,
-            amqp,
+            listeners,
             threads,
         })
     }
@@ -151,36 +207,19 @@ impl Server {
         let Self {
             node,
             runtime,
-            amqp,
+            listeners,
             threads,
         } = self;
         let socket = runtime.block_on(async {
             let mut stop = Signals::new()?;
             let statistics = stats::Socket::bind(&node.settings.data_dir);
-            let address = amqp
-                .as_ref()
-                .and_then(|listener| listener.local_addr().ok());
             let mut tasks = background_tasks(&node);
-            if let Some(listener) = amqp {
-                tasks.push(tokio::spawn(listener::accept_loop(
-                    Arc::clone(&node),
-                    listener,
-                )));
-            }
             let path = statistics.as_ref().map(stats::Socket::path);
             if let Some(statistics) = statistics {
                 tasks.push(tokio::spawn(statistics.serve(Arc::clone(&node))));
             }
-            if let Some(address) = &address {
-                log::info(
-                    "listening",
-                    &[("protocol", &"amqp 0-9-1"), ("address", address)],
-                );
-            }
-            ready(&Ready {
-                amqp: address,
-                data_dir: node.settings.data_dir.clone(),
-            });
+            let listening = listeners.serve(&node, &mut tasks);
+            ready(&listening);
             let signal = stop.next().await;
             log::info("stopping", &[("signal", &signal)]);
             tokio::select! {
@@ -209,7 +248,7 @@ impl Server {
 }
 
 /// Says what the settings make of who can log in from where.
-fn warn_about(settings: &Settings, amqp: Option<&TcpListener>) {
+fn warn_about(settings: &Settings, listeners: &Listeners) {
     if !settings.guest && settings.users.is_empty() {
         log::warn(
             "nobody can log in: guest is false and there are no users; `menzil hash-password` \
@@ -217,9 +256,15 @@ fn warn_about(settings: &Settings, amqp: Option<&TcpListener>) {
             &[],
         );
     }
-    let address = amqp.and_then(|listener| listener.local_addr().ok());
-    if let Some(address) = address.filter(|address| !address.ip().to_canonical().is_loopback()) {
-        log::warn(exposed(settings), &[("address", &address)]);
+    for (listener, address) in listeners.exposed() {
+        let fields: &[log::Field<'_>] = &[("listener", &listener), ("address", &address)];
+        log::warn(exposed(settings), fields);
+        if listener != "amqp" && settings.mqtt_anonymous == Anonymous::Always {
+            log::warn(
+                "MQTT clients of other machines need no user name, for mqtt_anonymous is \"always\"",
+                fields,
+            );
+        }
     }
 }
 
@@ -285,7 +330,7 @@ fn raise_file_limit(connections_max: usize) {
 const OTHER_FILES: u64 = 128;
 
 /// A chunk fits into a segment, with company.
-fn chunk_bytes(settings: &Settings) -> usize {
+pub(crate) fn chunk_bytes(settings: &Settings) -> usize {
     let quarter = usize::try_from(settings.segment_bytes.0 / 4).unwrap_or(CHUNK_BYTES);
     quarter.min(CHUNK_BYTES)
 }
@@ -300,6 +345,7 @@ fn shard_settings(settings: &Settings) -> ShardSettings {
         transaction_bytes_max: settings.tx_bytes_max.0,
         dead_letter_counts_client_headers: settings.dead_letter_counts_client_headers,
         chunk_bytes: chunk_bytes(settings),
+        sessions: mqtt::session_settings(settings),
         ..ShardSettings::default()
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::control::{self, CONTENT_BYTES_MAX};
 use crate::driver::Node;
+use crate::driver::link::Protocol;
 use crate::driver::shard_driver::ShardDriver;
 use crate::log;
 use crate::server::stats_socket;
@@ -140,23 +141,29 @@ pub(crate) fn all(node: &Node) -> Value {
     let journal = node.journal.counters();
     let mut bytes_in = node.bytes_in.load(Ordering::Relaxed);
     let mut bytes_out = node.bytes_out.load(Ordering::Relaxed);
-    let open = {
-        let links = node.links.lock();
-        for link in links.values() {
-            bytes_in += link.bytes_in.load(Ordering::Relaxed);
-            bytes_out += link.bytes_out.load(Ordering::Relaxed);
+    let (mut amqp, mut mqtt, mut mqtt_ws) = (0_u64, 0_u64, 0_u64);
+    for link in node.links.lock().values() {
+        bytes_in += link.bytes_in.load(Ordering::Relaxed);
+        bytes_out += link.bytes_out.load(Ordering::Relaxed);
+        match link.protocol {
+            Protocol::Amqp => amqp += 1,
+            Protocol::Mqtt => mqtt += 1,
+            Protocol::MqttWs => mqtt_ws += 1,
         }
-        links.len()
-    };
+    }
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_ms": node.clock.uptime_ms(),
         "disk_full": node.is_disk_full(),
         "disk_stalled": node.disk_stalled.load(Ordering::Relaxed),
         "connections": {
-            "open": open,
+            "open": amqp + mqtt + mqtt_ws,
+            "amqp": amqp,
+            "mqtt": mqtt,
+            "mqtt_ws": mqtt_ws,
             "accepted": node.connections_accepted.load(Ordering::Relaxed),
             "refused": node.connections_refused.load(Ordering::Relaxed),
+            "mqtt_denied": node.mqtt_denied.load(Ordering::Relaxed),
             "bytes_in": bytes_in,
             "bytes_out": bytes_out,
             "assembling_bytes": node.assembling_bytes.load(Ordering::Relaxed),
@@ -215,6 +222,11 @@ fn of_shard(shard: &ShardDriver) -> Value {
         "messages": objects.messages,
         "delayed": objects.delayed,
         "retained": objects.retained,
+        "sessions": objects.sessions,
+        "sessions_connected": objects.sessions_connected,
+        "session_messages": objects.session_messages,
+        "subscriptions": objects.subscriptions,
+        "retained_topics": objects.retained_topics,
         "connections": objects.connections,
         "channels": objects.channels,
         "consumers": objects.consumers,
@@ -255,6 +267,8 @@ fn of_counters(counters: &menzil_core::Counters) -> Value {
         "damaged": counters.damaged,
         "fetched": counters.fetched,
         "consumers_timed_out": counters.consumers_timed_out,
+        "session_offline_dropped": counters.session_offline_dropped,
+        "session_limit_dropped": counters.session_limit_dropped,
         "refusals": counters.refusals,
     })
 }

@@ -181,7 +181,8 @@ impl Stored {
     }
 }
 
-fn is_loopback(address: IpAddr) -> bool {
+/// Whether it is this machine's own.
+pub(crate) fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 

@@ -1,10 +1,12 @@
 //! What a checkpoint has of a session, beside its queue.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
-use menzil_model::fact::{SessionChange, SessionState, Subscription};
+use menzil_model::fact::{Lent, SessionChange, SessionState, Subscription};
 use menzil_model::{Fact, Name, QueueId, Sequence};
 
-use super::session::Session;
+use super::session::{Sending, Session};
 
 /// See the module.
 #[derive(Debug)]
@@ -16,6 +18,9 @@ pub(crate) struct FrozenSession {
     subscriptions: Vec<Subscription>,
     received: Vec<u16>,
     released: Vec<Sequence>,
+    sending: Vec<(Bytes, Sending)>,
+    /// By group.
+    lent: BTreeMap<QueueId, Vec<Lent>>,
 }
 
 impl FrozenSession {
@@ -28,6 +33,15 @@ impl FrozenSession {
             id: subscribed.id,
         });
         let all = usize::MAX * usize::from(durable);
+        let mut lent: BTreeMap<QueueId, Vec<Lent>> = BTreeMap::new();
+        for (here, link) in session.lent.iter().filter(|(_, link)| link.durable) {
+            let (here, there) = (*here, link.there);
+            lent.entry(link.group)
+                .or_default()
+                .push(Lent { here, there });
+        }
+        let sending = session.sending.iter();
+        let sending = sending.map(|(filter, sending)| (filter.clone(), sending.clone()));
         Self {
             client_id: session.client_id.clone(),
             user: session.user.clone(),
@@ -36,6 +50,8 @@ impl FrozenSession {
             subscriptions: subscriptions.take(all).collect(),
             received: session.received.keys().copied().take(all).collect(),
             released: session.released.iter().copied().take(all).collect(),
+            sending: sending.take(all).collect(),
+            lent,
         }
     }
 
@@ -56,6 +72,23 @@ impl FrozenSession {
         for sequence in self.released {
             put(SessionChange::DeliveryReceived { sequence });
         }
+        for (filter, sending) in self.sending {
+            put(SessionChange::RetainedBehind {
+                filter,
+                options: sending.options.0,
+                topic: sending.behind,
+            });
+        }
+    }
+
+    /// What it has from groups, once their entries are there.
+    pub(crate) fn take_lent(&mut self, session: QueueId) -> Vec<Fact> {
+        let lent = std::mem::take(&mut self.lent).into_iter();
+        let fact = |(group, entries)| Fact::Session {
+            session,
+            change: SessionChange::Lent { group, entries },
+        };
+        lent.map(fact).collect()
     }
 }
 
@@ -66,7 +99,12 @@ pub(crate) fn session_bytes(session: &Session) -> u64 {
         .keys()
         .map(|filter| filter.len() + 16)
         .sum();
-    let noted = 16 * (session.received.len() + session.released.len());
+    let noted = session.received.len() + session.released.len() + session.lent.len();
+    let sending = session.sending.iter();
+    let sending: usize = sending
+        .map(|(filter, sending)| filter.len() + sending.behind.len() + 32)
+        .sum();
+    let noted = 16 * noted + sending;
     let will = session.state.will.as_ref();
     let will = will.map_or(0, |will| will.message.total_bytes() + 64);
     (session.client_id.len() + filters + noted) as u64 + will + 64

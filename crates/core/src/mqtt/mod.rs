@@ -6,6 +6,7 @@
 
 mod bridge;
 mod frozen;
+mod group;
 mod notes;
 mod output;
 mod properties;
@@ -22,10 +23,14 @@ pub use request::{Filter, SessionOpen, SessionRequest, TopicPublish};
 pub use tree::{Options, matches};
 
 pub(crate) use frozen::{FrozenSession, session_bytes};
+pub(crate) use group::{
+    GROUP_ARGUMENT, GROUP_PREFIX, Group, Groups, Link, Member, group_filter, name_of_group,
+};
 pub(crate) use properties::{RETAIN_HEADER, from_amqp, to_amqp};
 pub(crate) use retained::{Piece, RetainedTopics};
 pub(crate) use session::{
-    Grant, InFlight, Session, SessionLink, Subscribed, packet_id_of, shared_filter,
+    Grant, InFlight, Sending, Session, SessionLink, Subscribed, packet_id_of, plain_filter,
+    shared_filter,
 };
 pub(crate) use topic_route::{SessionTarget, TopicRoute};
 pub(crate) use tree::{Found, Subscriber, Tree};

@@ -77,6 +77,8 @@ pub enum EndReason {
     TakenOver,
     /// More messages of QoS 1 and 2 at once than the server takes.
     TooManyAtOnce,
+    /// The client acknowledged a message in another way than its quality of service asks for.
+    WrongAck,
     /// The session's limit is passed, and its rule is to disconnect.
     LimitReached,
     /// Somebody ended the session.

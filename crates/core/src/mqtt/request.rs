@@ -147,12 +147,21 @@ impl TopicPublish<'_> {
             .with_notes(&notes)
     }
 
+    /// Bytes of the payload.
+    pub fn body_bytes(&self) -> u64 {
+        match self.payload {
+            Body::Whole(body) => body.len() as u64,
+            Body::Parts(parts) => parts.iter().map(|part| part.len() as u64).sum(),
+        }
+    }
+
     /// Bytes of topic, properties and payload.
     pub fn total_bytes(&self) -> u64 {
-        let payload = match self.payload {
-            Body::Whole(body) => body.len(),
-            Body::Parts(parts) => parts.iter().map(Bytes::len).sum(),
-        };
-        (self.topic.len() + self.properties.len() + payload) as u64
+        (self.topic.len() + self.properties.len()) as u64 + self.body_bytes()
+    }
+
+    /// How long it lives, in milliseconds.
+    pub fn ttl(&self) -> Option<u64> {
+        self.expiry.map(|seconds| u64::from(seconds) * 1000)
     }
 }

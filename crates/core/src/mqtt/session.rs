@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
+use menzil_model::fact::Range;
 use menzil_model::fact::SessionState;
 use menzil_model::{ConnectionId, Name, Sequence};
 
+use super::group::Link;
 use super::topic_route::TopicRoute;
 use super::tree::Options;
 use crate::queue::SESSION_FLAG_BITS;
@@ -83,6 +85,14 @@ pub(crate) struct Subscribed {
     pub(crate) id: u32,
 }
 
+/// Retained messages that are on their way to a subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sending {
+    pub(crate) options: Options,
+    /// The last topic that came; empty where none did.
+    pub(crate) behind: Bytes,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -93,6 +103,12 @@ pub(crate) struct Session {
     pub(crate) subscriptions: BTreeMap<Bytes, Subscribed>,
     /// Subscriptions that have an identifier.
     pub(crate) ids: usize,
+    /// Subscriptions that are shared.
+    pub(crate) shares: usize,
+    /// Entries that came from groups.
+    pub(crate) lent: BTreeMap<Sequence, Link>,
+    /// By the filter of the subscription.
+    pub(crate) sending: BTreeMap<Bytes, Sending>,
     /// What is out, in order.
     pub(crate) in_flight: VecDeque<InFlight>,
     /// Packet identifiers of messages of QoS 2 that came in and are not released, and the index
@@ -104,6 +120,8 @@ pub(crate) struct Session {
     pub(crate) route: Option<Box<TopicRoute>>,
     /// When it is to be looked at.
     pub(crate) due_at: Option<u64>,
+    /// Messages of QoS 0 that came while its client was away.
+    pub(crate) dropped_offline: u64,
 }
 
 impl Session {
@@ -115,11 +133,15 @@ impl Session {
             link: None,
             subscriptions: BTreeMap::new(),
             ids: 0,
+            shares: 0,
+            lent: BTreeMap::new(),
+            sending: BTreeMap::new(),
             in_flight: VecDeque::new(),
             received: BTreeMap::new(),
             released: BTreeSet::new(),
             route: None,
             due_at: None,
+            dropped_offline: 0,
         }
     }
 
@@ -141,7 +163,8 @@ impl Session {
         out.position(|one| packet_id_of(one.sequence) == packet_id)
     }
 
-    /// The identifiers of its subscriptions that match, each once.
+    /// The identifiers of its subscriptions that match, each once: that of one which is shared
+    /// goes with what comes from its group alone.
     pub(crate) fn ids_of(&self, topic: &[u8]) -> Vec<u32> {
         if self.ids == 0 {
             return Vec::new();
@@ -149,7 +172,9 @@ impl Session {
         let all = self.subscriptions.iter();
         let mut ids: Vec<u32> = all
             .filter(|(filter, subscribed)| {
-                subscribed.id != 0 && super::tree::matches(plain_filter(filter), topic)
+                subscribed.id != 0
+                    && shared_filter(filter).is_none()
+                    && super::tree::matches(filter, topic)
             })
             .map(|(_, subscribed)| subscribed.id)
             .collect();
@@ -161,16 +186,46 @@ impl Session {
     /// Notes a subscription.
     pub(crate) fn subscribe(&mut self, filter: Bytes, subscribed: Subscribed) {
         self.ids += usize::from(subscribed.id != 0);
-        if let Some(before) = self.subscriptions.insert(filter, subscribed) {
-            self.ids -= usize::from(before.id != 0);
+        let is_shared = shared_filter(&filter).is_some();
+        match self.subscriptions.insert(filter, subscribed) {
+            Some(before) => self.ids -= usize::from(before.id != 0),
+            None => self.shares += usize::from(is_shared),
         }
     }
 
     /// Forgets one. False where there is none.
     pub(crate) fn unsubscribe(&mut self, filter: &[u8]) -> bool {
         let before = self.subscriptions.remove(filter);
+        self.sending.remove(filter);
+        self.shares -= usize::from(before.is_some() && shared_filter(filter).is_some());
         self.ids -= before.map_or(0, |before| usize::from(before.id != 0));
         before.is_some()
+    }
+
+    /// The filters of its subscriptions that are shared.
+    pub(crate) fn shared_filters(&self) -> Vec<Bytes> {
+        if self.shares == 0 {
+            return Vec::new();
+        }
+        let filters = self.subscriptions.keys();
+        let shared = filters.filter(|filter| shared_filter(filter).is_some());
+        shared.cloned().collect()
+    }
+
+    /// Entries are gone. Returns those of them that came from groups.
+    pub(crate) fn forget(&mut self, ranges: &[Range]) -> Vec<(Sequence, Link)> {
+        let mut gone = Vec::new();
+        for range in ranges {
+            let range = range.first..=range.last;
+            for (sequence, link) in self.lent.range(range.clone()) {
+                gone.push((*sequence, *link));
+            }
+            let released: Vec<Sequence> = self.released.range(range).copied().collect();
+            for sequence in released {
+                self.released.remove(&sequence);
+            }
+        }
+        gone
     }
 }
 

@@ -26,9 +26,11 @@ pub(crate) struct TopicRoute {
     pub(crate) properties: Vec<u8>,
     /// By number, each once.
     pub(crate) sessions: Vec<SessionTarget>,
-    /// Queues of AMQP and of groups, each once.
+    /// Queues of AMQP, each once.
     pub(crate) queues: Vec<QueueId>,
-    /// One of the sessions survives a restart.
+    /// Queues of groups, each once.
+    pub(crate) groups: Vec<(QueueId, Place)>,
+    /// One of the sessions, or a member of one of the groups, survives a restart.
     pub(crate) has_durable: bool,
 }
 
@@ -41,7 +43,7 @@ impl TopicRoute {
 
     /// Whether nobody gets it.
     pub(crate) fn is_nowhere(&self) -> bool {
-        self.sessions.is_empty() && self.queues.is_empty()
+        self.sessions.is_empty() && self.queues.is_empty() && self.groups.is_empty()
     }
 
     /// Starts anew, with the memory that it has.
@@ -53,6 +55,7 @@ impl TopicRoute {
         self.properties.extend_from_slice(properties);
         self.sessions.clear();
         self.queues.clear();
+        self.groups.clear();
         self.has_durable = false;
     }
 

@@ -517,6 +517,37 @@ impl Index {
         true
     }
 
+    /// As [`Index::put_back`], of one that went to nobody: it is as it was.
+    pub(crate) fn put_back_unsent(&mut self, sequence: Sequence) -> bool {
+        let Some(mut held) = self.unsettled.remove(sequence) else {
+            return false;
+        };
+        held.asked = false;
+        self.count_in(&held);
+        self.expiry.note_returned(held.item.expires_at);
+        self.returned.insert(sequence, held);
+        true
+    }
+
+    /// Whether an entry went out to somebody, or may have before a crash; `None` where it is not
+    /// there.
+    pub(crate) fn was_sent(&mut self, sequence: Sequence) -> Option<bool> {
+        if self.is_out(sequence) {
+            return Some(true);
+        }
+        let (item, ..) = self.entry(sequence)?;
+        Some(item.redelivered || self.recovered.was_out(sequence))
+    }
+
+    /// Gives a ready entry at the head its message, which is at hand.
+    pub(crate) fn hold(&mut self, sequence: Sequence, content: Option<Arc<Message>>) {
+        let found = fetch::find(&mut self.head, sequence);
+        if let Some(held) = found.filter(|held| held.content.is_none()) {
+            held.content = content;
+            self.content_bytes += held.held_bytes();
+        }
+    }
+
     /// Ranges that cover every ready entry, and nothing that is out with a consumer or delayed.
     pub(crate) fn ready_ranges(&self) -> Ranges {
         let mut ranges = Ranges::new();

@@ -19,6 +19,7 @@ mod window;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use menzil_model::fact::{ExchangeDefinition, QueueDefinition, Range, Ranges, Returned, Why};
 use menzil_model::{ConnectionId, QueueId, Sequence, StorePurpose, Table};
 
@@ -91,6 +92,8 @@ pub(crate) struct Queue {
     pub(crate) moved: Moved,
     /// The MQTT session that it is.
     pub(crate) session: Option<Box<Session>>,
+    /// The filter of the group of MQTT sessions whose it is.
+    pub(crate) group: Option<Bytes>,
 }
 
 /// Who is to hear of entries that are settled.
@@ -180,6 +183,23 @@ impl Queue {
             store: None,
             moved: Moved::default(),
             session: None,
+            group: None,
+        }
+    }
+
+    /// The queue of a group of MQTT sessions.
+    pub(crate) fn of_group(
+        definition: QueueDefinition,
+        settings: Settings,
+        filter: Bytes,
+        page_entries: usize,
+        shelf: Arc<Shelf>,
+    ) -> Self {
+        Self {
+            order: Order::Session,
+            mark: Marks::new(Order::Session),
+            group: Some(filter),
+            ..Self::new(definition, settings, page_entries, shelf)
         }
     }
 
@@ -558,7 +578,9 @@ impl Queue {
     /// When something is to happen by itself.
     pub(crate) fn deadline(&self) -> Option<u64> {
         let lease = match self.settings.expires {
-            Some(time) if self.line.is_unused() => Some(self.unused_since + time),
+            Some(time) if self.line.is_unused() && self.group.is_none() => {
+                Some(self.unused_since + time)
+            }
             _ => None,
         };
         let (expiry, retry) = match self.dying.as_deref() {
@@ -609,7 +631,7 @@ impl Queue {
 }
 
 /// All places of a session's counter, of which one is an entry's.
-fn whole_counter(sequence: Sequence) -> Range {
+pub(crate) fn whole_counter(sequence: Sequence) -> Range {
     let flags = (1 << SESSION_FLAG_BITS) - 1;
     Range {
         first: Sequence(sequence.0 & !flags),

@@ -7,6 +7,7 @@ use menzil_model::fact::{Origin, Packed, Published, QueueDefinition, Range, Seen
 use menzil_model::{Fact, QueueId, Sequence};
 
 use super::Shard;
+use crate::mqtt::group_filter;
 use crate::policy::settings_of;
 use crate::queue::{Item, Queue, Seen};
 use crate::releases::Counted;
@@ -97,9 +98,14 @@ impl Shard {
         }
         self.next_queue = self.next_queue.max(id.0 + 1);
         let settings = settings_of(&definition, &self.policies);
+        let (entries, shelf) = (self.settings.index_page_entries, Arc::clone(&self.shelf));
+        if let Some(filter) = group_filter(&definition) {
+            let queue = Queue::of_group(definition, settings, filter.clone(), entries, shelf);
+            self.apply_group_declared(queue, &filter);
+            return;
+        }
         self.topology
             .declare_queue_name(definition.name.clone(), id);
-        let (entries, shelf) = (self.settings.index_page_entries, Arc::clone(&self.shelf));
         let queue = Queue::new(definition, settings, entries, shelf);
         self.queues.insert(id, queue);
     }
@@ -109,6 +115,14 @@ impl Shard {
             return;
         };
         self.topology.delete_queue(id);
+        if let Some(filter) = &queue.group {
+            self.apply_group_deleted(&queue.definition, filter);
+        }
+        if let Some(session) = &mut queue.session {
+            for (_, link) in std::mem::take(&mut session.lent) {
+                self.settle_there(link, Why::Purged);
+            }
+        }
         self.over.forget(id);
         if let Some(at) = queue.timer {
             self.timers.remove(&(at, id));
@@ -215,6 +229,9 @@ impl Shard {
         queue.index.remove_ranges(ranges, &mut gone);
         let count = gone.count;
         let is_store = queue.definition.id.is_store();
+        let id = queue.definition.id;
+        let session = queue.session.as_deref_mut();
+        let lent = session.map(|session| session.forget(ranges));
         if let Some(groups) = &mut queue.groups {
             groups.gone(ranges);
         }
@@ -226,14 +243,14 @@ impl Shard {
             Why::Overflow => (&mut queue.overflowed, &mut shard.overflowed),
             Why::DeliveryLimit => (&mut queue.limited, &mut shard.limited),
             Why::Damaged => (&mut queue.damaged, &mut shard.damaged),
-            Why::Purged => {
-                queue.purged += count;
-                return;
-            }
+            Why::Purged => (&mut queue.purged, &mut 0),
         };
         *of_queue += count;
         // No message is lost by what an exchange no longer keeps.
         *of_shard += if is_store { 0 } else { count };
+        for (sequence, _) in lent.unwrap_or_default() {
+            self.settle_lent(id, sequence, why);
+        }
     }
 
     /// Settles one entry that is out with a consumer, as a client asks: applied at once, written

@@ -74,9 +74,14 @@ impl Frozen {
         let exchanges = self.exchanges.iter();
         let exchanges: Map<_, _> = exchanges.map(|exchange| (exchange.id, exchange)).collect();
         let ids: Set<_> = queues.iter().map(|queue| queue.definition.id).collect();
-        for queue in queues {
+        let mut lent = Vec::new();
+        for mut queue in queues {
+            if let Some(session) = &mut queue.session {
+                lent.extend(session.take_lent(queue.definition.id));
+            }
             queue.write(self.page_entries, sink);
         }
+        lent.iter().for_each(&mut *sink);
         for (topic, kept) in self.retained.iter().flat_map(RetainedTopics::topics_of) {
             let (topic, kept) = (topic.into(), Some(kept));
             sink(&Fact::Retained { topic, kept });

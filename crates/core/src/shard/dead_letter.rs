@@ -654,8 +654,7 @@ impl Shard {
         let way = (&keys, &properties);
         let found = self.subscribers(targets, way, &mut TrieScratch::default());
         let mut queues = [targets.queues(), targets.delays()].concat();
-        queues.extend(found.groups.iter().map(|(queue, _)| *queue));
-        if queues.is_empty() && found.sessions.is_empty() {
+        if queues.is_empty() && found.is_empty() {
             return Address::Nowhere;
         }
         if reason != Reason::Rejected {
@@ -667,7 +666,7 @@ impl Shard {
                 let name = self.queues.get(id).map(|queue| &queue.definition.name);
                 id.is_store() || name.is_some_and(|name| !death::is_cycle(&properties, name))
             });
-            if queues.is_empty() && found.sessions.is_empty() {
+            if queues.is_empty() && found.is_empty() {
                 return Address::Round;
             }
         }
@@ -687,6 +686,7 @@ impl Shard {
                 priority: properties.priority.unwrap_or_default(),
                 targets: queues,
                 sessions: found.sessions,
+                groups: found.groups,
                 retain: false,
                 replies: Vec::new(),
                 unroutable: false,

@@ -428,6 +428,9 @@ impl Shard {
                 channel: *channel,
             })
             .collect();
+        if let Some((session, place)) = connection.session {
+            self.touch_at(session, place);
+        }
         for key in keys {
             self.touch_queues_of(key);
         }

@@ -403,12 +403,11 @@ impl Shard {
                 .topology
                 .route(exchange, &keys, &properties, &mut targets);
             found = self.subscribers(&targets, (&keys, &properties), &mut TrieScratch::default());
-            let groups: Vec<_> = found.groups.iter().map(|(queue, _)| *queue).collect();
-            let queues = [targets.queues(), &groups, targets.stores()].concat();
+            let queues = [targets.queues(), targets.stores()].concat();
             self.targets = targets;
             queues
         };
-        if queues.is_empty() && found.sessions.is_empty() {
+        if queues.is_empty() && found.is_empty() {
             return None;
         }
         let ttl = properties.expiration.map(parse_expiration).transpose();
@@ -433,6 +432,7 @@ impl Shard {
                 priority: properties.priority.unwrap_or_default(),
                 targets: queues,
                 sessions: found.sessions,
+                groups: found.groups,
                 retain: found.retains,
                 unroutable: false,
                 delay: 0,

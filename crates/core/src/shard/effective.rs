@@ -100,7 +100,7 @@ impl Shard {
     }
 
     fn effective_of_queue(&self, name: &Name) -> Option<Vec<Setting>> {
-        let id = self.topology.queue(name.as_bytes())?;
+        let id = self.queue_id(name.as_bytes())?;
         let definition = &self.queues.get(&id)?.definition;
         let subject = Subject::of_queue(definition);
         let given = self.policies.given(subject, name.as_bytes());

@@ -73,6 +73,7 @@ impl Shard {
     fn lease_ended(&self, id: QueueId, now: u64) -> bool {
         self.queues.get(&id).is_some_and(|queue| {
             queue.line.is_unused()
+                && queue.group.is_none()
                 && queue
                     .settings
                     .expires

@@ -522,6 +522,7 @@ impl Shard {
             self.resume_parked(turn, id);
         }
         self.pump(turn, id, place);
+        self.lend(turn, id, place);
         self.pump_session(turn, id, place);
         let Some(queue) = self.queues.at(place, id) else {
             return;
@@ -532,6 +533,7 @@ impl Shard {
         if queue.has_deadlines() || queue.dead_letters() {
             if self.expire_now(turn, id) {
                 self.pump(turn, id, place);
+                self.lend(turn, id, place);
                 self.pump_session(turn, id, place);
             }
             if self.bury(turn, id, place) {

@@ -175,6 +175,7 @@ impl Shard {
             priority: route.priority,
             targets: route.queues().collect(),
             sessions: route.sessions.clone(),
+            groups: route.groups.clone(),
             retain: route.retains,
             replies: route.replies.clone(),
             unroutable: unroutable && publish.mandatory,
@@ -305,7 +306,7 @@ impl Shard {
         if !intake.refused_by.is_empty() && atomic {
             intake.entries.clear();
             keys.clear();
-        } else if !held.sessions.is_empty() {
+        } else if !held.sessions.is_empty() || !held.groups.is_empty() {
             self.ask_sessions(turn, held, &mut intake);
         }
         if intake.entries.iter().any(|entry| entry.durable) {

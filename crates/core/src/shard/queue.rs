@@ -10,6 +10,7 @@ use crate::command::{ChannelKey, DIRECT_REPLY_TO, QueueBind, QueueDeclare};
 use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag};
 use crate::generated::generated_name;
+use crate::mqtt::GROUP_PREFIX;
 use crate::own_arguments::{Holder, check_own};
 use crate::queue::{Queue, Settings, compared, is_quorum};
 use crate::refusal::{Object, Refusal};
@@ -40,13 +41,20 @@ impl Shard {
 
     /// As [`Shard::queue_for`], but an empty name is a name, and nobody's.
     fn queue_named(&self, key: ChannelKey, name: Name) -> Result<(QueueId, Name), Refusal> {
-        let Some(id) = self.topology.queue(name.as_bytes()) else {
+        let Some(id) = self.queue_id(name.as_bytes()) else {
             return Err(Refusal::NotFound(Object::Queue(name)));
         };
         match self.queues.get(&id).and_then(|queue| queue.owner) {
             Some(owner) if owner != key.connection => Err(Refusal::Locked(name)),
             _ => Ok((id, name)),
         }
+    }
+
+    /// The queue of that name: one that messages are routed to by it, or that of a group of MQTT
+    /// sessions, to which they are not.
+    pub(super) fn queue_id(&self, name: &[u8]) -> Option<QueueId> {
+        let routed = self.topology.queue(name);
+        routed.or_else(|| self.queue_of_group(name))
     }
 
     pub(super) fn declare_queue(
@@ -128,7 +136,7 @@ impl Shard {
             return Ok((id, declare.queue));
         }
         let name = declare.queue.clone();
-        let Some(id) = self.topology.queue(name.as_bytes()) else {
+        let Some(id) = self.queue_id(name.as_bytes()) else {
             if name.as_bytes().starts_with(b"amq.") {
                 return Err(Refusal::ReservedPrefix(Object::Queue(name)));
             }
@@ -194,6 +202,10 @@ impl Shard {
                 let Some(queue) = self.queues.get(&id) else {
                     return Ok(());
                 };
+                if queue.group.is_some() {
+                    // It goes with the last member.
+                    return Err(Refusal::ReservedPrefix(Object::Queue(name)));
+                }
                 if if_empty && queue.index.ready_count() > 0 {
                     return Err(Refusal::NotEmpty(name));
                 }
@@ -319,6 +331,10 @@ impl Shard {
             return Err(Refusal::NotFound(Object::Exchange(bind.exchange.clone())));
         }
         let queue = self.queue_named(key, name)?;
+        if self.queues.get(&queue.0).is_some_and(|q| q.group.is_some()) {
+            // What its members get has a topic.
+            return Err(Refusal::ReservedPrefix(Object::Queue(queue.1)));
+        }
         let (binding, exchange, durable) = self.binding_of(bind, queue)?;
         let (to, binding_key) = (binding.destination, binding.key.as_bytes());
         check_binding(exchange, to, binding_key, &bind.arguments)?;
@@ -421,6 +437,11 @@ pub(super) fn new_definition(id: QueueId, declare: &QueueDeclare) -> QueueDefini
 
 /// Whether a queue that is not there yet can be as it is asked for.
 pub(super) fn check_new_queue(declare: &QueueDeclare) -> Result<(), Refusal> {
+    if declare.queue.as_bytes().starts_with(GROUP_PREFIX) {
+        return Err(Refusal::ReservedPrefix(Object::Queue(
+            declare.queue.clone(),
+        )));
+    }
     Settings::parse(&declare.queue, &declare.arguments)?;
     if is_quorum(&declare.arguments) {
         check_quorum(&declare.queue, declare)?;

@@ -23,8 +23,16 @@ pub struct Summary {
     pub retained: u64,
     /// Messages that wait in exchanges until they are due.
     pub delayed: u64,
-    /// Messages in MQTT sessions.
+    /// MQTT sessions.
+    pub sessions: u64,
+    /// Those whose client is connected.
+    pub sessions_connected: u64,
+    /// Messages in them.
     pub session_messages: u64,
+    /// Subscriptions of sessions.
+    pub subscriptions: u64,
+    /// Topics that have a retained message.
+    pub retained_topics: u64,
     /// Open connections.
     pub connections: u64,
     /// Open channels.
@@ -86,6 +94,8 @@ impl Shard {
             connections: self.connections.len() as u64,
             channels: self.channels.len() as u64,
             consumers: self.consumers.len() as u64,
+            subscriptions: self.subscription_count(),
+            retained_topics: self.retained_count(),
             content_bytes: self.content.bytes(),
             index_bytes: self.shelf.bytes_here(),
             index_scratch_bytes: self.shelf.bytes_away(),
@@ -108,7 +118,11 @@ impl Shard {
         for queue in some {
             let messages = queue.index.len();
             match queue.definition.id.store() {
-                None if queue.session.is_some() => summary.session_messages += messages,
+                None if let Some(session) = queue.session.as_deref() => {
+                    summary.sessions += 1;
+                    summary.sessions_connected += u64::from(session.link.is_some());
+                    summary.session_messages += messages;
+                }
                 None => {
                     summary.queues += 1;
                     summary.messages += messages;
@@ -123,7 +137,7 @@ impl Shard {
 
     /// The queue of that name.
     pub fn queue_summary(&self, name: &[u8]) -> Option<QueueSummary> {
-        let id = self.topology.queue(name)?;
+        let id = self.queue_id(name)?;
         self.queues.get(&id).map(of_queue)
     }
 
@@ -195,7 +209,8 @@ impl Shard {
             .filter(|queue| !queue.delays() && queue.session.is_none())
             .map(|q| q.index.unsettled_count() - q.dying_count())
             .sum();
-        assert_eq!(out.len() as u64, unsettled, "entries are out on no channel");
+        let elsewhere = unsettled - self.lent_count();
+        assert_eq!(out.len() as u64, elsewhere, "entries are out on no channel");
     }
 
     fn check_consumers(&self) {

@@ -30,6 +30,7 @@ mod retries;
 mod returns;
 mod runs;
 mod sessions;
+mod shared;
 mod stores;
 mod support;
 mod twin;

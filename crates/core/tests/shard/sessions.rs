@@ -43,7 +43,7 @@ pub(crate) fn lasting() -> Connect {
 }
 
 impl Connect {
-    fn receives(self, receive_max: u16) -> Self {
+    pub(crate) fn receives(self, receive_max: u16) -> Self {
         Self {
             receive_max,
             ..self
@@ -280,7 +280,7 @@ impl Clients {
     }
 
     /// Kills the process after everything was synced, with and without a checkpoint before.
-    fn each_restart(&mut self, round: usize) {
+    pub(crate) fn each_restart(&mut self, round: usize) {
         if round == 0 {
             self.world.restart();
         } else {
@@ -329,7 +329,7 @@ fn a_message_comes_with_the_lower_quality_of_service() {
 }
 
 /// The packet identifier of the last copy.
-fn packet(seen: &[String]) -> u16 {
+pub(crate) fn packet(seen: &[String]) -> u16 {
     let copy = seen
         .iter()
         .rev()
@@ -939,4 +939,67 @@ fn a_queue_that_refuses_is_told_to_the_publisher_and_others_have_the_message() {
     assert_eq!(clients.publish(3, 1, "t", "x"), ["3: puback 7 full"]);
     // What needs no record goes on.
     assert_eq!(clients.publish(3, 0, "t", "x"), ["2: copy q0 #0 t x"]);
+}
+
+#[test]
+fn retained_messages_on_their_way_to_a_subscription_go_on_after_a_crash_each_once() {
+    let mut clients = Clients::new();
+    clients.world.checks_each = false;
+    clients.connect(3, clean());
+    for number in 0..700 {
+        let topic = format!("t/{number:04}");
+        clients.publish_as(3, (2, 7), &topic, &number.to_string(), (true, None));
+        clients.pubrel(3, 7);
+    }
+    clients.connect(2, lasting().receives(50));
+    let mut out: Vec<u16> = Vec::new();
+    let ids = |seen: &[String]| -> Vec<u16> {
+        let copies = seen.iter().filter(|line| line.contains("copy"));
+        copies
+            .map(|line| packet(std::slice::from_ref(line)))
+            .collect()
+    };
+    out.extend(ids(&clients.subscribe_as(2, "t/+", 2, 0)));
+    let mut done = 0;
+    for round in 0..4_u64 {
+        // Some are received, and then the process dies.
+        for _ in 0..150 {
+            let Some(id) = out.pop() else {
+                break;
+            };
+            clients.pubrec(2 + 100 * round, id);
+            done += 1;
+            out.extend(ids(&clients.pubcomp(2 + 100 * round, id)));
+        }
+        clients.each_restart(round as usize % 2);
+        let seen = clients.connect(2 + 100 * (round + 1), lasting().receives(50));
+        out = ids(&seen);
+    }
+    while let Some(id) = out.pop() {
+        clients.pubrec(402, id);
+        done += 1;
+        out.extend(ids(&clients.pubcomp(402, id)));
+    }
+    assert_eq!(done, 700);
+    clients.world.shard.check_invariants();
+}
+
+#[test]
+fn messages_of_quality_0_for_a_client_that_is_away_are_dropped_and_counted_or_kept() {
+    for keeps in [false, true] {
+        let mut settings = ShardSettings::default();
+        settings.sessions.queue_qos0 = keeps;
+        let mut clients = Clients::with(settings);
+        clients.connect(2, lasting());
+        clients.subscribe(2, "t", 1);
+        clients.leave(2, false);
+        clients.connect(3, clean());
+        clients.publish(3, 0, "t", "x");
+        let session = &clients.world.shard.sessions()[0];
+        assert_eq!(session.dropped_offline, u64::from(!keeps));
+        let counters = clients.world.shard.counters();
+        assert_eq!(counters.session_offline_dropped, u64::from(!keeps));
+        let seen = clients.connect(102, lasting());
+        assert_eq!(seen.len(), 1 + usize::from(keeps), "{seen:?}");
+    }
 }

@@ -168,7 +168,26 @@ fn changed(change: &SessionChange) -> String {
         SessionChange::PacketReceived { packet_id } => format!("received packet={packet_id}"),
         SessionChange::PacketReleased { packet_id } => format!("released packet={packet_id}"),
         SessionChange::DeliveryReceived { sequence } => format!("delivery received={sequence}"),
-        SessionChange::Joined { group } => format!("joined group={group}"),
+        SessionChange::Lent { group, entries } => {
+            let entries = entries.iter();
+            let entries = listed(entries.map(|lent| format!("{} as {}", lent.there, lent.here)));
+            format!("lent group={group} entries={entries}")
+        }
+        SessionChange::GivenBack { entries } => {
+            let entries = entries.iter().map(|given| {
+                let sent = if given.was_sent { " sent" } else { "" };
+                format!("{}{sent}", given.sequence)
+            });
+            format!("given back={}", listed(entries))
+        }
+        SessionChange::RetainedBehind { filter, topic, .. } => format!(
+            "retained filter={} behind={}",
+            quoted(filter),
+            quoted(topic)
+        ),
+        SessionChange::RetainedCame { filter } => {
+            format!("retained filter={} all", quoted(filter))
+        }
     }
 }
 

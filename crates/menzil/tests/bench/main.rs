@@ -27,6 +27,8 @@ impl Server {
                 "server",
                 "--amqp",
                 "127.0.0.1:0",
+                "--mqtt",
+                "off",
                 "--set",
                 "segment_bytes=4 MiB",
             ])

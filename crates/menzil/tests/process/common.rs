@@ -40,6 +40,7 @@ pub(crate) struct Server {
     /// Its ready line.
     pub(crate) ready: String,
     pub(crate) port: u16,
+    pub(crate) mqtt_port: u16,
 }
 
 impl Server {
@@ -50,6 +51,8 @@ impl Server {
         let mut command = menzil(&[
             "server",
             "--amqp",
+            "127.0.0.1:0",
+            "--mqtt",
             "127.0.0.1:0",
             "--set",
             "segment_bytes=4 MiB",
@@ -72,11 +75,17 @@ impl Server {
             let output = child.wait_with_output().unwrap();
             panic!("no ready line: {}", text(&output.stderr));
         }
-        let port = ready
-            .split_once("amqp=127.0.0.1:")
-            .and_then(|(_, rest)| rest.split(' ').next()?.parse().ok())
-            .unwrap_or(0);
-        Self { child, ready, port }
+        let port = |protocol: &str| {
+            let (_, rest) = ready.split_once(&format!(" {protocol}=127.0.0.1:"))?;
+            rest.split(' ').next()?.parse().ok()
+        };
+        let (port, mqtt_port) = (port("amqp").unwrap_or(0), port("mqtt").unwrap_or(0));
+        Self {
+            child,
+            ready,
+            port,
+            mqtt_port,
+        }
     }
 
     pub(crate) fn signal(&self, signal: &str) {

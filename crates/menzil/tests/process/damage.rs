@@ -102,7 +102,15 @@ fn a_damaged_declaration_refuses_the_start_and_repair_lets_it_through() {
     fill(&server);
     server.kill();
     damage(dir.path(), b"a-queue-to-find");
-    let refused = run(&["server", "--amqp", "off", "--data-dir", path]);
+    let refused = run(&[
+        "server",
+        "--amqp",
+        "off",
+        "--mqtt",
+        "off",
+        "--data-dir",
+        path,
+    ]);
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!(text(&refused.stdout), "");
     let error = text(&refused.stderr);
@@ -219,7 +227,15 @@ fn deep(stop: bool) -> tempfile::TempDir {
 
 fn start_is_refused(dir: &Path) -> String {
     let path = dir.to_str().unwrap();
-    let refused = run(&["server", "--amqp", "off", "--data-dir", path]);
+    let refused = run(&[
+        "server",
+        "--amqp",
+        "off",
+        "--mqtt",
+        "off",
+        "--data-dir",
+        path,
+    ]);
     assert_eq!(refused.status.code(), Some(1));
     text(&refused.stderr)
 }

@@ -204,7 +204,15 @@ fn a_file_with_a_mistake_changes_nothing_and_names_it() {
     assert!(status.success());
     for (number, (_, told)) in WRONG.into_iter().enumerate() {
         let file = folder.path().join(format!("{number}.json"));
-        let mut command = menzil(&["server", "--amqp", "127.0.0.1:0", "--data-dir", path]);
+        let mut command = menzil(&[
+            "server",
+            "--amqp",
+            "127.0.0.1:0",
+            "--mqtt",
+            "off",
+            "--data-dir",
+            path,
+        ]);
         let output = command.arg("--definitions").arg(&file).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         let error = text(&output.stderr);
@@ -217,7 +225,14 @@ fn a_file_with_a_mistake_changes_nothing_and_names_it() {
 
 /// Exit code and log of a start that ends by itself.
 fn start(data: &Path, file: &str, words: &[&str]) -> (Option<i32>, String) {
-    let mut command = menzil(&["server", "--amqp", "127.0.0.1:0", "--data-dir"]);
+    let mut command = menzil(&[
+        "server",
+        "--amqp",
+        "127.0.0.1:0",
+        "--mqtt",
+        "off",
+        "--data-dir",
+    ]);
     command.arg(data).args(["--definitions", file]).args(words);
     let output = command.output().unwrap();
     (output.status.code(), text(&output.stderr))

@@ -15,8 +15,9 @@ fn the_ready_line_names_the_port_the_folder_and_the_version() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
     let expected = format!(
-        "menzil ready amqp=127.0.0.1:{} data={} version={}\n",
+        "menzil ready amqp=127.0.0.1:{} mqtt=127.0.0.1:{} mqtt-ws=off data={} version={}\n",
         server.port,
+        server.mqtt_port,
         dir.path().display(),
         env!("CARGO_PKG_VERSION")
     );
@@ -33,9 +34,9 @@ fn the_ready_line_names_the_port_the_folder_and_the_version() {
 #[test]
 fn a_listener_can_be_off() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(dir.path(), &["--set", "amqp=off"]);
+    let server = Server::start(dir.path(), &["--set", "amqp=off", "--set", "mqtt=off"]);
     assert!(
-        server.ready.starts_with("menzil ready amqp=off "),
+        server.ready.starts_with("menzil ready amqp=off mqtt=off "),
         "{}",
         server.ready
     );
@@ -49,7 +50,15 @@ fn a_second_server_on_the_folder_is_refused_and_the_first_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
     let path = dir.path().to_str().unwrap();
-    let second = run(&["server", "--amqp", "off", "--data-dir", path]);
+    let second = run(&[
+        "server",
+        "--amqp",
+        "off",
+        "--mqtt",
+        "off",
+        "--data-dir",
+        path,
+    ]);
     assert_eq!(second.status.code(), Some(1));
     let error = text(&second.stderr);
     assert!(error.contains("another server runs on it"), "{error}");
@@ -69,6 +78,8 @@ fn a_port_that_is_taken_is_named() {
     let data = dir.path().join("data");
     let output = run(&[
         "server",
+        "--mqtt",
+        "off",
         "--amqp",
         &address,
         "--data-dir",
@@ -616,7 +627,15 @@ fn a_folder_without_its_format_file_says_how_to_put_it_back() {
     let advice = format!("`echo menzil journal 2 > {path}/format`");
     for arguments in [
         &["journal", "verify", path][..],
-        &["server", "--amqp", "off", "--data-dir", path],
+        &[
+            "server",
+            "--amqp",
+            "off",
+            "--mqtt",
+            "off",
+            "--data-dir",
+            path,
+        ],
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(1));

@@ -33,7 +33,7 @@ pub use keyed::{Keys, MessageKey, SeenKey};
 pub use packed::{Packed, PackedEntries, PackedSummary, StoredEntry};
 pub use packing::Packing;
 pub use policy::{ApplyTo, PolicyDefinition};
-pub use session::{Kept, SessionChange, SessionState, Subscription, Will};
+pub use session::{GivenBack, Kept, Lent, SessionChange, SessionState, Subscription, Will};
 
 use crate::{Class, ExchangeId, Message, Name, QueueId, Sequence, Table, Value};
 

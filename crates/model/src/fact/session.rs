@@ -54,11 +54,51 @@ pub enum SessionChange {
         /// The entry of its queue.
         sequence: Sequence,
     },
-    /// The session is a member of a group: entries of the group's queue may have come to it.
-    Joined {
+    /// Entries of the queue of a group came to the session: they are out there, and leave that
+    /// queue when they leave the session's.
+    Lent {
         /// The group's queue.
         group: QueueId,
+        /// Which entries.
+        entries: Vec<Lent>,
     },
+    /// Entries that came from groups are in their queues again, and not in the session's.
+    GivenBack {
+        /// Which entries.
+        entries: Vec<GivenBack>,
+    },
+    /// Retained messages are on their way to a subscription, in the order of their topics.
+    RetainedBehind {
+        /// The topic filter.
+        filter: Bytes,
+        /// The options that they are sent with.
+        options: u8,
+        /// The last topic that came; empty where none did.
+        topic: Bytes,
+    },
+    /// All retained messages came that were on their way to a subscription.
+    RetainedCame {
+        /// The topic filter.
+        filter: Bytes,
+    },
+}
+
+/// An entry of a group's queue that came to a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lent {
+    /// Its place in the session's queue.
+    pub here: Sequence,
+    /// Its place in the group's queue.
+    pub there: Sequence,
+}
+
+/// An entry of a session that goes back to the queue of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenBack {
+    /// Its place in the session's queue.
+    pub sequence: Sequence,
+    /// The client may have got it.
+    pub was_sent: bool,
 }
 
 /// A retained message, by reference.
@@ -119,7 +159,10 @@ const UNSUBSCRIBED: u8 = 5;
 const PACKET_RECEIVED: u8 = 6;
 const PACKET_RELEASED: u8 = 7;
 const DELIVERY_RECEIVED: u8 = 8;
-const JOINED: u8 = 9;
+const LENT: u8 = 9;
+const GIVEN_BACK: u8 = 10;
+const RETAINED_BEHIND: u8 = 11;
+const RETAINED_CAME: u8 = 12;
 
 impl SessionChange {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
@@ -161,9 +204,37 @@ impl SessionChange {
                 out.put_u8(DELIVERY_RECEIVED);
                 out.put_varint(sequence.0);
             }
-            Self::Joined { group } => {
-                out.put_u8(JOINED);
+            Self::Lent { group, entries } => {
+                out.put_u8(LENT);
                 out.put_varint(group.0);
+                out.put_varint(entries.len() as u64);
+                for lent in entries {
+                    out.put_varint(lent.here.0);
+                    out.put_varint(lent.there.0);
+                }
+            }
+            Self::GivenBack { entries } => {
+                out.put_u8(GIVEN_BACK);
+                out.put_varint(entries.len() as u64);
+                for given in entries {
+                    out.put_varint(given.sequence.0);
+                    out.put_u8(u8::from(given.was_sent));
+                }
+            }
+            Self::RetainedBehind {
+                filter,
+                options,
+                topic,
+            } => {
+                out.put_u8(RETAINED_BEHIND);
+                out.put_u8(*options);
+                out.put_varint(topic.len() as u64);
+                out.put(topic);
+                out.put(filter);
+            }
+            Self::RetainedCame { filter } => {
+                out.put_u8(RETAINED_CAME);
+                out.put(filter);
             }
         }
     }
@@ -194,8 +265,33 @@ impl SessionChange {
             DELIVERY_RECEIVED => Self::DeliveryReceived {
                 sequence: Sequence(reader.varint()?),
             },
-            JOINED => Self::Joined {
+            LENT => Self::Lent {
                 group: QueueId(reader.varint()?),
+                entries: several(reader, |reader| {
+                    Ok(Lent {
+                        here: Sequence(reader.varint()?),
+                        there: Sequence(reader.varint()?),
+                    })
+                })?,
+            },
+            GIVEN_BACK => Self::GivenBack {
+                entries: several(reader, |reader| {
+                    Ok(GivenBack {
+                        sequence: Sequence(reader.varint()?),
+                        was_sent: reader.u8()? != 0,
+                    })
+                })?,
+            },
+            RETAINED_BEHIND => Self::RetainedBehind {
+                options: reader.u8()?,
+                topic: {
+                    let length = length(reader)?;
+                    Bytes::copy_from_slice(reader.bytes(length)?)
+                },
+                filter: rest(reader)?,
+            },
+            RETAINED_CAME => Self::RetainedCame {
+                filter: rest(reader)?,
             },
             _ => return Err(FactError::Invalid("change of a session")),
         })
@@ -280,6 +376,22 @@ impl Kept {
             qos: reader.u8()?,
         })
     }
+}
+
+/// A list, of which each takes two bytes at the least.
+fn several<T>(
+    reader: &mut Reader<'_>,
+    mut one: impl FnMut(&mut Reader<'_>) -> Result<T, FactError>,
+) -> Result<Vec<T>, FactError> {
+    let count = length(reader)?;
+    if count > reader.rest().len() / 2 {
+        return Err(FactError::Invalid("count"));
+    }
+    let mut all = Vec::with_capacity(count);
+    for _ in 0..count {
+        all.push(one(reader)?);
+    }
+    Ok(all)
 }
 
 fn rest(reader: &mut Reader<'_>) -> Result<Bytes, FactError> {

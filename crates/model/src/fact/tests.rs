@@ -256,7 +256,33 @@ fn of_sessions() -> Vec<Fact> {
         SessionChange::DeliveryReceived {
             sequence: Sequence(1 << 50),
         },
-        SessionChange::Joined { group: QueueId(4) },
+        SessionChange::Lent {
+            group: QueueId(4),
+            entries: vec![
+                Lent {
+                    here: Sequence(1 << 40),
+                    there: Sequence(33),
+                },
+                Lent {
+                    here: Sequence(65),
+                    there: Sequence(2),
+                },
+            ],
+        },
+        SessionChange::GivenBack {
+            entries: [true, false]
+                .map(|was_sent| GivenBack {
+                    sequence: Sequence(1 << 40),
+                    was_sent,
+                })
+                .to_vec(),
+        },
+        SessionChange::RetainedBehind {
+            filter: topic(),
+            options: 2,
+            topic: topic(),
+        },
+        SessionChange::RetainedCame { filter: topic() },
     ];
     let kept = Kept {
         origin: Origin { index: 0, part: 3 },

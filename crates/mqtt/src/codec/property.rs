@@ -10,6 +10,8 @@ mod list;
 use menzil_model::wire::Reader;
 
 use super::header::read_integer;
+use super::text::TextPolicy;
+use super::violation::Rule;
 
 pub(super) use check::check;
 use id::Kind;
@@ -30,6 +32,14 @@ impl<'a> Properties<'a> {
         bytes: &[],
         seen: 0,
     };
+
+    /// Checks properties without their length.
+    ///
+    /// # Errors
+    /// They do not read, or may not stand there.
+    pub fn parse(bytes: &'a [u8], place: Place, policy: TextPolicy) -> Result<Self, Rule> {
+        check(bytes, place, policy)
+    }
 
     /// As they came, without their length.
     #[inline]

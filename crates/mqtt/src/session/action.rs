@@ -7,8 +7,9 @@ use bytes::Bytes;
 use menzil_core::{Body, EndReason, SessionRequest, TopicPublish};
 use menzil_model::Name;
 
+use super::config::Denied;
 use super::fault::Fault;
-use crate::codec::{ReasonCode, Version};
+use crate::codec::{PropertyList, ReasonCode, Version};
 
 /// Where the receiving half's actions go as it comes upon them.
 pub trait Sink {
@@ -254,14 +255,18 @@ pub enum Outgoing {
 pub struct Accepted {
     /// What the connection speaks.
     pub version: Version,
-    /// CONNACK's properties, without their length.
-    pub properties: Vec<u8>,
+    /// CONNACK's.
+    pub properties: PropertyList,
     /// The client's Maximum Packet Size.
     pub packet_bytes_max: u32,
     /// The most aliases for topics.
     pub topic_alias_max: u16,
-    /// What a publish gets that was refused, before 5.0.
-    pub refused_before_5: super::Denied,
+    /// What a publish gets for which there is no room, before 5.0.
+    pub refused_before_5: Denied,
+    /// Acknowledgements that say no say why.
+    pub explains: bool,
+    /// As in [`super::MqttConfig::optional_codes`].
+    pub optional_codes: bool,
 }
 
 /// Why a socket closes.

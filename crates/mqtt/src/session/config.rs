@@ -50,6 +50,9 @@ pub struct MqttConfig {
     pub server_reference: Option<String>,
     /// Text for people on errors (§2.2.2.2, Reason String).
     pub reason_strings: bool,
+    /// Codes that 5.0 leaves open: PUBREC says where nobody wants the message (0x10), PUBREL and
+    /// PUBCOMP where the packet identifier is not known (0x92; §3.6.2.1, §3.7.2.1).
+    pub optional_codes: bool,
     /// Clients may publish to topics that begin with `$`.
     pub dollar_topics: bool,
     /// What a publish gets that is not permitted, or for which there is no room, where the
@@ -100,6 +103,7 @@ impl Default for MqttConfig {
             response_information: None,
             server_reference: None,
             reason_strings: true,
+            optional_codes: true,
             dollar_topics: false,
             denied_before_5: Denied::default(),
             text: TextPolicy::Plain,

@@ -11,6 +11,11 @@ use serde::{Deserialize, Serialize};
 pub struct Address(Option<String>);
 
 impl Address {
+    /// No listener.
+    pub fn off() -> Self {
+        Self(None)
+    }
+
     /// A listener at `address`.
     pub fn on(address: &str) -> Self {
         Self(Some(address.to_owned()))
@@ -107,6 +112,42 @@ impl FromStr for LogFormat {
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
             _ => Err(format!("{text:?} is none of text, json")),
+        }
+    }
+}
+
+/// Where MQTT clients may come from without a user name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Anonymous {
+    /// Nowhere.
+    Never,
+    /// This machine.
+    #[default]
+    Loopback,
+    /// Anywhere.
+    Always,
+}
+
+/// What happens when too much waits for an MQTT session's client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SessionLimit {
+    /// The oldest message goes.
+    #[default]
+    DropOldest,
+    /// What comes does not come in.
+    DropNewest,
+    /// The same, and the client's connection ends.
+    Disconnect,
+}
+
+impl From<SessionLimit> for menzil_core::SessionLimit {
+    fn from(limit: SessionLimit) -> Self {
+        match limit {
+            SessionLimit::DropOldest => Self::DropOldest,
+            SessionLimit::DropNewest => Self::DropNewest,
+            SessionLimit::Disconnect => Self::Disconnect,
         }
     }
 }

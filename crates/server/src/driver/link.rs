@@ -9,14 +9,14 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use menzil_amqp::Outbound;
-use menzil_core::Sending;
+use menzil_core::{EndReason, Sending};
 use menzil_model::{ChannelId, ConnectionId};
 use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 
 use super::Node;
+use super::outbound::Outbound;
 use super::shard_driver::ShardDriver;
 use crate::turnstile::Turnstile;
 
@@ -24,6 +24,7 @@ use crate::turnstile::Turnstile;
 pub(crate) struct Link {
     pub(crate) id: ConnectionId,
     pub(crate) peer: SocketAddr,
+    pub(crate) protocol: Protocol,
     socket: OwnedWriteHalf,
     outbound: Arc<Mutex<Outbound>>,
     /// What is on its way into the socket, for whom the turnstile let in.
@@ -41,6 +42,8 @@ pub(crate) struct Link {
     pub(crate) pending_bytes: AtomicU64,
     /// Bytes of deliveries that left since the shard was last told.
     drained: AtomicU64,
+    /// The shard is to be asked for what the outbound has for it.
+    has_requests: AtomicBool,
     /// It has published, so a full disk concerns it.
     pub(crate) publisher: AtomicBool,
     /// Wakes the own task.
@@ -67,18 +70,31 @@ pub(crate) enum Refused {
     ClosedByClient(ChannelId),
     Channel(ChannelId),
     Connection,
+    /// The shard ended the connection of an MQTT session.
+    Session(EndReason),
+}
+
+/// What is spoken on a connection, and over what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// AMQP 0-9-1.
+    Amqp,
+    /// MQTT over TCP.
+    Mqtt,
+    /// MQTT over WebSocket.
+    MqttWs,
 }
 
 impl Link {
     pub(crate) fn new(
-        id: ConnectionId,
-        peer: SocketAddr,
+        (id, peer, protocol): (ConnectionId, SocketAddr, Protocol),
         socket: OwnedWriteHalf,
         outbound: Outbound,
     ) -> Self {
         Self {
             id,
             peer,
+            protocol,
             socket,
             outbound: Arc::new(Mutex::new(outbound)),
             sending: Mutex::default(),
@@ -89,6 +105,7 @@ impl Link {
             broken: AtomicBool::new(false),
             pending_bytes: AtomicU64::new(0),
             drained: AtomicU64::new(0),
+            has_requests: AtomicBool::new(false),
             publisher: AtomicBool::new(false),
             wake: Notify::new(),
             parked: AtomicBool::new(false),
@@ -151,6 +168,11 @@ impl Link {
         self.drained.swap(0, Ordering::AcqRel)
     }
 
+    /// Whether [`Outbound::take_requests`] has something; asking is up to the caller.
+    pub(crate) fn take_has_requests(&self) -> bool {
+        self.has_requests.load(Ordering::Relaxed) && self.has_requests.swap(false, Ordering::AcqRel)
+    }
+
     /// The shard refused a request: its own task is to hear of it.
     pub(crate) fn refused(&self, refused: Refused) {
         self.refusals.lock().push(refused);
@@ -188,7 +210,10 @@ impl Link {
                 .fetch_add(outbound.take_credit(), Ordering::AcqRel);
             outbound.hand_over(&mut sending);
             let waits = outbound.pending_bytes() + sending.pending_bytes();
-            let failed = outbound.failure().is_some();
+            let failed = outbound.has_failed();
+            if outbound.has_requests() {
+                self.has_requests.store(true, Ordering::Release);
+            }
             drop(outbound);
             let unsent = sending.pending_bytes();
             if !self.broken.load(Ordering::Acquire) {
@@ -256,8 +281,8 @@ impl Link {
     }
 
     /// Sends a heartbeat where one is due; an idle connection keeps no buffers.
-    pub(crate) fn heartbeat(&self, now_ms: u64) {
-        self.outbound.lock().heartbeat(now_ms);
+    pub(crate) fn rest(&self, now_ms: u64) {
+        self.outbound.lock().rest(now_ms);
         if let Some(mut sending) = self.sending.try_lock()
             && sending.pending_bytes() == 0
         {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use menzil_core::{ChannelKey, Delivering, Effect, Effects, Output, Reply};
+use menzil_core::{ChannelKey, Copy, Delivering, Effect, Effects, Output, Reply, SessionOutput};
 use menzil_model::{ChannelId, ConnectionId, Map};
 
 use super::Node;
@@ -50,7 +50,15 @@ impl Effects for Outlet<'_> {
                 }
                 to.connection
             }
-            Effect::Connection { to, .. } | Effect::Session { to, .. } => *to,
+            Effect::Session { to, output, .. } => {
+                if let SessionOutput::Ended(reason) = output
+                    && let Some(link) = self.links.get(to)
+                {
+                    link.refused(Refused::Session(*reason));
+                }
+                *to
+            }
+            Effect::Connection { to, .. } => *to,
             Effect::Fetch { .. } => {
                 self.node.fetches.push(self.driver.id, effect);
                 return;
@@ -67,9 +75,15 @@ impl Effects for Outlet<'_> {
         }
     }
 
+    fn deliver_copy(&mut self, copy: &Copy<'_>) {
+        if let Some(outbound) = self.outbound(copy.to) {
+            outbound.deliver_copy(copy);
+        }
+    }
+
     fn confirm(&mut self, to: ChannelKey, after: u64, sequence: u64, accepted: bool) {
         if let Some(outbound) = self.outbound(to.connection) {
-            outbound.confirm(to.channel, after, sequence, accepted);
+            outbound.confirm(to, after, sequence, accepted);
         }
     }
 }

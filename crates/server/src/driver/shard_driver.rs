@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use menzil_core::{
     ChannelKey, Command, Counters, Definition, Definitions, Delay, DelaySummary, Effective, Frozen,
     Object, PublishRef, QUEUES_COUNTED, QUEUES_LOOKED_AT, QueueSummary, Refusal, Shard, Summary,
-    Topology,
+    TopicPublish, Topology,
 };
 use menzil_journal::{Freeze, Marks};
 use menzil_model::fact::PolicyDefinition;
@@ -233,6 +233,17 @@ impl<'a> Batch<'a> {
     ) {
         let (shard, mut outlet, log) = self.parts(touched);
         shard.publish_in_place(outlet.now_ms, channel, publish, log, &mut outlet);
+    }
+
+    /// As [`Batch::execute`], for a message of a topic that lies in the read buffer.
+    pub(crate) fn publish_topic(
+        &mut self,
+        connection: ConnectionId,
+        publish: &TopicPublish<'_>,
+        touched: &mut Touched,
+    ) {
+        let (shard, mut outlet, log) = self.parts(touched);
+        shard.publish_topic(outlet.now_ms, connection, publish, log, &mut outlet);
     }
 
     /// See [`Shard::define`].

@@ -8,7 +8,7 @@ use menzil_model::{Name, QueueId, Sequence, Table};
 
 use super::super::Shard;
 use super::open::{ends_at, will_at};
-use crate::mqtt::{Options, Session, Subscribed, Subscriber, shared_filter};
+use crate::mqtt::{Options, Sending, Session, Subscribed, Subscriber, shared_filter};
 use crate::queue::{Item, Overflow, Queue, Settings};
 
 impl Shard {
@@ -63,11 +63,27 @@ impl Shard {
                     session.released.insert(sequence);
                 }
             }
-            SessionChange::Joined { .. } => {}
+            SessionChange::Lent { group, entries } => self.apply_lent(id, group, &entries),
+            SessionChange::GivenBack { entries } => self.apply_given_back(origin, id, &entries),
+            SessionChange::RetainedBehind {
+                filter,
+                options,
+                topic,
+            } => {
+                if let Some(session) = self.session_by_id(id) {
+                    let (options, behind) = (Options(options), topic);
+                    session.sending.insert(filter, Sending { options, behind });
+                }
+            }
+            SessionChange::RetainedCame { filter } => {
+                if let Some(session) = self.session_by_id(id) {
+                    session.sending.remove(&filter);
+                }
+            }
         }
     }
 
-    fn session_by_id(&mut self, id: QueueId) -> Option<&mut Session> {
+    pub(super) fn session_by_id(&mut self, id: QueueId) -> Option<&mut Session> {
         self.queues.get_mut(&id)?.session.as_deref_mut()
     }
 
@@ -112,7 +128,6 @@ impl Shard {
         for filter in subscriptions.keys() {
             self.forget_subscription(id, filter);
         }
-        self.stop_all_sending(id);
         if self.sessions.clients.get(&client_id) == Some(&id) {
             self.sessions.clients.remove(&client_id);
         }
@@ -134,6 +149,8 @@ impl Shard {
                 options: subscribed.options,
             };
             self.sessions.tree.subscribe(&filter, subscriber);
+        } else {
+            self.apply_joined((id, place), &filter);
         }
         self.topology.forget_ways();
     }
@@ -141,6 +158,8 @@ impl Shard {
     fn forget_subscription(&mut self, id: QueueId, filter: &[u8]) {
         if shared_filter(filter).is_none() {
             self.sessions.tree.unsubscribe(filter, id);
+        } else {
+            self.sessions.groups.leave(filter, id);
         }
         self.topology.forget_ways();
     }

@@ -33,6 +33,12 @@ pub(in super::super) struct Subscribers {
     pub(in super::super) retains: bool,
 }
 
+impl Subscribers {
+    pub(in super::super) fn is_empty(&self) -> bool {
+        self.sessions.is_empty() && self.groups.is_empty()
+    }
+}
+
 impl Shard {
     /// The exchange that MQTT meets AMQP at, if it is there.
     fn bridge_exchange(&self) -> Option<ExchangeId> {
@@ -150,12 +156,7 @@ impl Shard {
             // It comes to its exchange when it is due.
             return;
         }
-        let known: Vec<QueueId> = route.queues().collect();
-        let new = found
-            .groups
-            .into_iter()
-            .filter(|(queue, _)| !known.contains(queue));
-        route.targets.splice(0..0, new);
+        route.groups = found.groups;
         route.sessions = found.sessions;
         route.notes = found.notes;
         route.retains = found.retains;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use menzil_model::fact::Why;
 use menzil_model::{ConnectionId, Fact, Message, QueueId, Sequence};
 
 use super::super::Shard;
@@ -38,7 +39,8 @@ impl Shard {
         loop {
             match self.session_halt(turn.now, &link, (id, place)) {
                 Some(Halt::End) => {
-                    self.refill_session(turn, id);
+                    self.refill_session(turn, (id, place));
+                    self.take_from_groups(turn.now, (id, place));
                     return;
                 }
                 Some(Halt::Expired) => {
@@ -99,6 +101,15 @@ impl Shard {
     }
 
     fn deliver_head(&mut self, turn: &mut Turn<'_>, link: &SessionLink, at: (QueueId, Place)) {
+        let head = self
+            .queues
+            .at(at.1, at.0)
+            .and_then(|queue| queue.index.head());
+        let shared = head
+            .map(|head| head.sequence)
+            .filter(|place| Grant::of(*place).shared);
+        let share_id = shared.and_then(|sequence| self.id_of_share(at, sequence));
+        let owned = shared.map_or(0, |sequence| self.own_before_sending(turn, at, sequence));
         let Some(queue) = self.queues.at_mut(at.1, at.0) else {
             return;
         };
@@ -115,6 +126,7 @@ impl Shard {
         } else {
             queue.moved.waits_for(&item)
         };
+        let after = after.max(owned);
         if grant.qos > 0
             && let Some(session) = queue.session.as_deref_mut()
         {
@@ -132,7 +144,8 @@ impl Shard {
         } else {
             let held = || queue.index.content_out(item.sequence);
             if let Some(message) = content.as_ref().or_else(held) {
-                let bytes = send_copy(turn, queue, link.connection, (&item, after), message);
+                let out = (&item, after, share_id);
+                let bytes = send_copy(turn, queue, link.connection, out, message);
                 if let Some(connection) = self.connections.at_mut(link.place, link.connection) {
                     connection.spend(bytes);
                 }
@@ -157,6 +170,9 @@ impl Shard {
         if queue.acknowledge_unasked(sequence, &mut settled) {
             self.counters.acknowledged += 1;
         }
+        if Grant::of(sequence).shared {
+            self.settle_lent(id, sequence, Why::Acknowledged);
+        }
     }
 }
 
@@ -165,11 +181,12 @@ fn send_copy(
     turn: &mut Turn<'_>,
     queue: &Queue,
     to: ConnectionId,
-    (item, after): (&Item, u64),
+    (item, after, share_id): (&Item, u64, Option<u32>),
     message: &Arc<Message>,
 ) -> u64 {
     let grant = Grant::of(item.sequence);
     let ids = match queue.session.as_deref() {
+        Some(_) if grant.shared => share_id.into_iter().collect(),
         Some(session) if session.ids > 0 => {
             let notes = TopicNotes::read(message.notes()).unwrap_or_default();
             session.ids_of(notes.topic)

@@ -7,6 +7,7 @@
 mod apply;
 mod bridge;
 mod deliver;
+mod lend;
 mod open;
 mod publish;
 mod retain;
@@ -15,22 +16,20 @@ mod share;
 mod subscribe;
 mod will;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use menzil_model::{ConnectionId, Map, QueueId};
 
 use super::Shard;
 use crate::mqtt::{
-    RetainedTopics, Session, SessionRequest, Translation, Tree, packet_id_of, shared_filter,
+    Groups, RetainedTopics, Session, SessionRequest, Translation, Tree, packet_id_of, shared_filter,
 };
 use crate::slots::Place;
 use crate::topology::TrieScratch;
 use crate::turn::Turn;
 
 pub(super) use bridge::{Subscribers, with_topic};
-pub(super) use retain::Sending;
-pub(super) use share::Groups;
 
 /// What MQTT sessions may do.
 #[derive(Clone, Debug)]
@@ -55,6 +54,8 @@ pub struct SessionSettings {
     pub retained_bytes_max: u64,
     /// The most seconds that a session outlives its connection.
     pub expiry_max: u32,
+    /// Messages of QoS 0 are kept for a client that is away.
+    pub queue_qos0: bool,
 }
 
 /// What happens when too much waits for a session's client.
@@ -82,6 +83,7 @@ impl Default for SessionSettings {
             retained_max: 10_000_000,
             retained_bytes_max: 4 << 30,
             expiry_max: u32::MAX,
+            queue_qos0: false,
         }
     }
 }
@@ -103,6 +105,8 @@ pub struct SessionSummary {
     pub in_flight: u64,
     /// Entries that a limit dropped or kept out.
     pub dropped: u64,
+    /// Messages of QoS 0 that came while its client was away.
+    pub dropped_offline: u64,
 }
 
 /// What a shard knows of all sessions.
@@ -117,9 +121,6 @@ pub(super) struct Sessions {
     retained_bytes: u64,
     /// Those of them that end by themselves.
     retained_expiry: BTreeSet<(u64, Bytes)>,
-    /// Retained messages on their way to new subscriptions, by number.
-    sending: BTreeMap<u64, Sending>,
-    next_sending: u64,
     /// Connections that are to end: their sessions passed a limit.
     ending: Vec<ConnectionId>,
     groups: Groups,
@@ -156,7 +157,9 @@ impl Shard {
             SessionRequest::Unsubscribe { packet_id, filters } => {
                 self.unsubscribe(turn, (connection, at), packet_id, filters);
             }
-            SessionRequest::Acknowledge { packet_id } => self.session_acknowledges(at, packet_id),
+            SessionRequest::Acknowledge { packet_id } => {
+                self.session_acknowledges(turn, (connection, at), packet_id);
+            }
             SessionRequest::Received {
                 packet_id,
                 is_refused,
@@ -164,7 +167,9 @@ impl Shard {
             SessionRequest::Release { packet_id } => {
                 self.session_releases(turn, (connection, at), packet_id);
             }
-            SessionRequest::Complete { packet_id } => self.session_completes(at, packet_id),
+            SessionRequest::Complete { packet_id } => {
+                self.session_completes(turn, (connection, at), packet_id);
+            }
         }
     }
 
@@ -199,6 +204,7 @@ impl Shard {
                 ready: queue.index.ready_count(),
                 in_flight: session.in_flight.len() as u64,
                 dropped: queue.counters.overflowed + queue.counters.refused,
+                dropped_offline: session.dropped_offline,
             })
         });
         let mut all: Vec<_> = with_session.collect();
@@ -211,6 +217,7 @@ impl Shard {
     pub(super) fn check_sessions(&self) {
         self.sessions.tree.check_invariants();
         self.sessions.retained.check_invariants();
+        self.check_groups();
         let mut subscriptions = 0;
         for (id, queue) in self.queues.iter() {
             let Some(session) = queue.session.as_deref() else {

@@ -189,12 +189,16 @@ impl Shard {
             self.publish_will(turn, id, &will);
         }
         self.leave_groups(turn, at);
+        let shares = self.session(at).is_some_and(|session| session.shares > 0);
         let is_written = self.is_session_recorded(at) || had_will;
         let fact = Fact::Session {
             session: id,
             change: SessionChange::Ended,
         };
         self.record(turn, fact, is_written);
+        if shares {
+            self.end_groups(turn);
+        }
     }
 
     /// What is due of a session: the end, or its will.
@@ -238,8 +242,10 @@ impl Shard {
                 let left_at = Some(turn.now);
                 self.set_state(turn, (id, place), SessionState { left_at, ..state });
             }
+            self.session_left(turn, id);
             self.reset_timer(id);
         }
+        self.end_groups(turn);
     }
 }
 

@@ -12,8 +12,8 @@ use crate::channel::HeldPublish;
 use crate::effect::Effects;
 use crate::log::Log;
 use crate::mqtt::{
-    EndReason, Found, Grant, SessionOutput, SessionTarget, TopicNotes, TopicPublish, TopicRoute,
-    Verdict,
+    EndReason, Found, Grant, Group, SessionOutput, SessionTarget, TopicNotes, TopicPublish,
+    TopicRoute, Verdict,
 };
 use crate::queue::Overflow;
 use crate::slots::Place;
@@ -165,14 +165,15 @@ impl Shard {
                         });
                     }
                 }
-                Found::Group(queue, _) => route.queues.push(queue),
+                Found::Group(queue, place) => route.groups.push((queue, place)),
             });
         route.merge();
         let durable = |target: &SessionTarget| {
             let queue = self.queues.at(target.place, target.session);
             queue.is_some_and(|queue| queue.definition.durable)
         };
-        route.has_durable = route.sessions.iter().any(durable);
+        let outlives = |group: &(QueueId, Place)| self.is_group_durable(*group);
+        route.has_durable = route.sessions.iter().any(durable) || route.groups.iter().any(outlives);
     }
 
     /// Hands a message to all who get it. Returns what to tell the publisher, and the index that
@@ -196,6 +197,7 @@ impl Shard {
             delay: 0,
             targets: route.queues.clone(),
             sessions: route.sessions.clone(),
+            groups: route.groups.clone(),
             retain: publish.retain,
             replies: Vec::new(),
             unroutable: false,
@@ -238,7 +240,7 @@ impl Shard {
     /// The message as sessions and queues hold it.
     fn message_of_topic(&self, publish: &TopicPublish<'_>, route: &TopicRoute) -> Message {
         let chunk_bytes = self.settings.chunk_bytes;
-        if route.queues.is_empty() {
+        if route.queues.is_empty() && route.groups.is_empty() {
             return publish.message(chunk_bytes);
         }
         let key = self.key_of_topic(publish.topic).unwrap_or_default();
@@ -260,7 +262,9 @@ impl Shard {
             let queue = self.queues.at(target.place, target.session);
             queue.is_some_and(|queue| queue.definition.durable)
         };
-        let wants_record = held.persistent && held.sessions.iter().any(is_durable);
+        let outlives = |group: &(QueueId, Place)| self.is_group_durable(*group);
+        let wants_record = held.persistent
+            && (held.sessions.iter().any(is_durable) || held.groups.iter().any(outlives));
         let has_room = in_queues || !wants_record || turn.log.has_room(held.message.total_bytes());
         let is_stored = in_queues || wants_record && has_room;
         for target in &held.sessions {
@@ -274,6 +278,22 @@ impl Shard {
                 intake.entries.push(entry);
             }
         }
+        for group in &held.groups {
+            if wants_record && !has_room && self.is_group_durable(*group) {
+                intake.is_disk_full = true;
+                intake.refused_by.push(group.0);
+            } else if let Some(entry) = self.ask_group(turn.now, held, (*group, is_stored)) {
+                intake.entries.push(entry);
+            }
+        }
+    }
+
+    /// Whether what waits for a group is recorded.
+    fn is_group_durable(&self, (id, place): (QueueId, Place)) -> bool {
+        let queue = self.queues.at(place, id);
+        let filter = queue.and_then(|queue| queue.group.as_ref());
+        let group = filter.and_then(|filter| self.sessions.groups.get(filter));
+        group.is_some_and(Group::is_durable)
     }
 
     /// Asks a session, which gets an entry unless it does not wait for such messages or has too
@@ -288,7 +308,8 @@ impl Shard {
         let session = queue.session.as_deref()?;
         let published = TopicNotes::read(held.message.notes()).unwrap_or_default();
         let qos = published.qos.min(target.options.qos());
-        if qos == 0 && session.link.is_none() {
+        if qos == 0 && session.link.is_none() && !self.settings.sessions.queue_qos0 {
+            self.drop_offline((target.session, target.place));
             return None;
         }
         let grant = Grant {
@@ -310,6 +331,7 @@ impl Shard {
             if let Some(queue) = self.queues.at_mut(target.place, target.session) {
                 queue.counters.refused += 1;
             }
+            self.counters.session_limit_dropped += 1;
             let disconnects = self.settings.sessions.limit == super::SessionLimit::Disconnect;
             if let Some(link) = link.filter(|_| disconnects) {
                 self.sessions.ending.push(link.connection);
@@ -324,6 +346,14 @@ impl Shard {
             expires_at: queue.expires_at(turn.now, held.ttl),
             durable: is_stored && queue.definition.durable,
         })
+    }
+
+    /// What came with QoS 0 while a client was away is dropped.
+    fn drop_offline(&mut self, at: (QueueId, Place)) {
+        self.counters.session_offline_dropped += 1;
+        if let Some(session) = self.session_mut(at) {
+            session.dropped_offline += 1;
+        }
     }
 
     /// Puts the message into its sessions and queues: one record, with what length limits drop

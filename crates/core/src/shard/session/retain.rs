@@ -4,12 +4,12 @@
 //! subscription to all of a million topics costs the memory of a few hundred entries.
 
 use bytes::Bytes;
-use menzil_model::fact::{Packed, StoredEntry};
+use menzil_model::fact::{Packed, SessionChange, StoredEntry};
 use menzil_model::{Fact, QueueId};
 
 use super::super::Shard;
 use super::apply::item_of;
-use crate::mqtt::{Grant, Options, Piece, RetainedTopics, shared_filter};
+use crate::mqtt::{Grant, Options, Piece, RetainedTopics, Sending, shared_filter};
 use crate::queue::{needs_of, place_in_session};
 use crate::slots::Place;
 use crate::turn::Turn;
@@ -20,75 +20,49 @@ const KEPT_BYTES: u64 = 40;
 /// Entries that wait in a session's queue while more are to come.
 const AHEAD: u64 = 256;
 
-/// Retained messages on their way to a subscription.
-#[derive(Clone, Debug)]
-pub(in super::super) struct Sending {
-    session: QueueId,
-    place: Place,
-    filter: Bytes,
-    options: Options,
-    /// The last topic that was sent.
-    behind: Option<Vec<u8>>,
-}
-
 impl Shard {
-    /// A new subscription gets what its filter matches.
-    pub(super) fn send_retained(
-        &mut self,
-        turn: &mut Turn<'_>,
-        (session, place): (QueueId, Place),
-        filter: Bytes,
+    /// The retained messages that a new subscription is to get are on their way to it: the fact
+    /// that says so, which is to be recorded with the subscription.
+    pub(super) fn retained_for(
+        &self,
+        session: QueueId,
+        filter: &Bytes,
         options: Options,
-    ) {
-        if shared_filter(&filter).is_some() || self.sessions.retained.len() == 0 {
-            return;
+    ) -> Option<Fact> {
+        let retained = &self.sessions.retained;
+        if shared_filter(filter).is_some() || retained.len() == 0 {
+            return None;
         }
-        self.stop_sending(session, &filter);
-        let id = self.sessions.next_sending;
-        self.sessions.next_sending += 1;
-        let sending = Sending {
+        let (found, _) = retained.find(filter, None, 1);
+        (!found.is_empty()).then(|| Fact::Session {
             session,
-            place,
-            filter,
-            options,
-            behind: None,
-        };
-        self.sessions.sending.insert(id, sending);
-        self.go_on_sending(turn, id);
-    }
-
-    /// The subscription is gone.
-    pub(super) fn stop_sending(&mut self, session: QueueId, filter: &[u8]) {
-        let sending = &mut self.sessions.sending;
-        sending.retain(|_, one| one.session != session || one.filter != filter);
-    }
-
-    pub(super) fn stop_all_sending(&mut self, session: QueueId) {
-        let sending = &mut self.sessions.sending;
-        sending.retain(|_, one| one.session != session);
+            change: SessionChange::RetainedBehind {
+                filter: filter.clone(),
+                options: options.0,
+                topic: Bytes::new(),
+            },
+        })
     }
 
     /// The session's queue may have room for more.
-    pub(in super::super) fn refill_session(&mut self, turn: &mut Turn<'_>, session: QueueId) {
-        if self.sessions.sending.is_empty() {
+    pub(in super::super) fn refill_session(&mut self, turn: &mut Turn<'_>, at: (QueueId, Place)) {
+        let sending = self.session(at).map(|session| &session.sending);
+        let Some(sending) = sending.filter(|sending| !sending.is_empty()) else {
             return;
-        }
-        let of_session = self.sessions.sending.iter();
-        let ids: Vec<u64> = of_session
-            .filter(|(_, sending)| sending.session == session)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
-            self.go_on_sending(turn, id);
+        };
+        for (filter, sending) in sending.clone() {
+            self.go_on_sending(turn, at, (filter, sending));
         }
     }
 
-    fn go_on_sending(&mut self, turn: &mut Turn<'_>, id: u64) {
-        let Some(sending) = self.sessions.sending.get(&id) else {
-            return;
-        };
-        let Some(queue) = self.queues.at(sending.place, sending.session) else {
-            self.sessions.sending.remove(&id);
+    /// Sends some more: one record has the entries and how far that is.
+    fn go_on_sending(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (session, place): (QueueId, Place),
+        (filter, Sending { options, behind }): (Bytes, Sending),
+    ) {
+        let Some(queue) = self.queues.at(place, session) else {
             return;
         };
         let ready = queue.index.ready_count();
@@ -97,15 +71,15 @@ impl Shard {
         }
         let most = usize::try_from(AHEAD - ready).unwrap_or(usize::MAX);
         let retained = &self.sessions.retained;
-        let (found, is_end) = retained.find(&sending.filter, sending.behind.as_deref(), most);
-        let (session, qos) = (sending.session, sending.options.qos());
+        let behind = Some(behind.as_ref()).filter(|behind| !behind.is_empty());
+        let (found, is_end) = retained.find(&filter, behind, most);
         let first = queue.next_sequence;
         let living = found
             .iter()
             .filter(|(_, kept)| kept.expires_at.is_none_or(|at| at > turn.now));
         let entries = (first..).zip(living).map(|(counter, (_, kept))| {
             let grant = Grant {
-                qos: qos.min(kept.qos),
+                qos: options.qos().min(kept.qos),
                 retain: true,
                 sent: false,
                 shared: false,
@@ -120,19 +94,19 @@ impl Shard {
         let entries = Packed::pack(entries);
         let durable = queue.definition.durable;
         let last = found.into_iter().next_back();
-        if let Some(sending) = self.sessions.sending.get_mut(&id)
-            && let Some((topic, _)) = last
-        {
-            sending.behind = Some(topic);
-        }
-        if is_end {
-            self.sessions.sending.remove(&id);
-        }
-        if let Some(entries) = entries {
-            let queue = session;
-            self.record(turn, Fact::Copied { queue, entries }, durable);
-            self.touch(session);
-        }
+        let change = match last.filter(|_| !is_end) {
+            None => SessionChange::RetainedCame { filter },
+            Some((topic, _)) => SessionChange::RetainedBehind {
+                filter,
+                options: options.0,
+                topic: topic.into(),
+            },
+        };
+        let queue = session;
+        let mut facts = vec![Fact::Session { session, change }];
+        facts.extend(entries.map(|entries| Fact::Copied { queue, entries }));
+        self.record(turn, Fact::Group(facts), durable);
+        self.touch(session);
     }
 
     /// All of them at this moment.

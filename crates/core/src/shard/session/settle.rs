@@ -1,28 +1,44 @@
 //! PUBACK, PUBREC, PUBREL and PUBCOMP.
 
-use menzil_model::fact::SessionChange;
+use menzil_model::fact::{SessionChange, Why};
 use menzil_model::{ConnectionId, Fact, QueueId, Sequence};
 
 use super::super::Shard;
-use crate::mqtt::{Grant, SessionOutput};
+use crate::mqtt::{EndReason, Grant, SessionOutput};
 use crate::queue::Settled;
 use crate::slots::Place;
 use crate::turn::Turn;
 
 impl Shard {
     /// PUBACK: the client has a message of QoS 1. One that is not out is passed over.
-    pub(super) fn session_acknowledges(&mut self, at: (QueueId, Place), packet_id: u16) {
+    pub(super) fn session_acknowledges(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (connection, at): (ConnectionId, (QueueId, Place)),
+        packet_id: u16,
+    ) {
         let Some(session) = self.session_mut(at) else {
             return;
         };
         let Some(found) = session.find_in_flight(packet_id) else {
             return;
         };
-        let one = session.in_flight.get(found).copied();
-        if let Some(one) = one.filter(|one| Grant::of(one.sequence).qos == 1) {
-            session.in_flight.remove(found);
-            self.settle_in_session(at, one.sequence);
+        match session.in_flight.get(found).copied() {
+            Some(one) if Grant::of(one.sequence).qos == 1 => {
+                session.in_flight.remove(found);
+                self.settle_in_session(at, one.sequence);
+            }
+            Some(_) => self.end_for_wrong_ack(turn, connection),
+            None => {}
         }
+    }
+
+    /// The client cannot have meant what it said (§4.3.2, §4.3.3).
+    #[cold]
+    fn end_for_wrong_ack(&mut self, turn: &mut Turn<'_>, connection: ConnectionId) {
+        let output = SessionOutput::Ended(EndReason::WrongAck);
+        turn.send_session(connection, 0, output);
+        self.leave_session(turn, connection, (true, None));
     }
 
     /// PUBREC: the client has a message of QoS 2, or does not want it. Its PUBREL waits until
@@ -39,7 +55,14 @@ impl Shard {
         };
         let found = session.find_in_flight(packet_id);
         let one = found.and_then(|found| session.in_flight.get_mut(found));
-        let Some(one) = one.filter(|one| Grant::of(one.sequence).qos == 2) else {
+        if one
+            .as_ref()
+            .is_some_and(|one| Grant::of(one.sequence).qos != 2)
+        {
+            self.end_for_wrong_ack(turn, connection);
+            return;
+        }
+        let Some(one) = one else {
             if !is_refused {
                 let is_known = false;
                 let output = SessionOutput::Release {
@@ -82,18 +105,26 @@ impl Shard {
     }
 
     /// PUBCOMP: the packet identifier is free.
-    pub(super) fn session_completes(&mut self, at: (QueueId, Place), packet_id: u16) {
+    pub(super) fn session_completes(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (connection, at): (ConnectionId, (QueueId, Place)),
+        packet_id: u16,
+    ) {
         let Some(session) = self.session_mut(at) else {
             return;
         };
         let Some(found) = session.find_in_flight(packet_id) else {
             return;
         };
-        let one = session.in_flight.get(found).copied();
-        if let Some(one) = one.filter(|one| one.is_released) {
-            session.in_flight.remove(found);
-            session.released.remove(&one.sequence);
-            self.settle_in_session(at, one.sequence);
+        match session.in_flight.get(found).copied() {
+            Some(one) if one.is_released => {
+                session.in_flight.remove(found);
+                session.released.remove(&one.sequence);
+                self.settle_in_session(at, one.sequence);
+            }
+            Some(_) => self.end_for_wrong_ack(turn, connection),
+            None => {}
         }
     }
 
@@ -141,6 +172,12 @@ impl Shard {
         if queue.acknowledge_in_session(sequence, &mut settled) {
             self.counters.acknowledged += 1;
         }
+        if Grant::of(sequence).shared {
+            self.settle_lent(id, sequence, Why::Acknowledged);
+        }
+        let Some(queue) = self.queues.at(place, id) else {
+            return;
+        };
         if queue.index.ready_count() > 0 || queue.has_deadlines() {
             self.touch_at(id, place);
         }

@@ -47,7 +47,7 @@ impl Shard {
             codes.push(options.qos());
             let handling = options.retain_handling();
             if handling == 0 || handling == 1 && is_new {
-                wanted.push((filter.clone(), options));
+                wanted.extend(self.retained_for(at.0, &filter, options));
             }
             let subscription = Subscription {
                 filter,
@@ -59,17 +59,18 @@ impl Shard {
                 change: SessionChange::Subscribed(subscription),
             });
         }
-        self.join_groups(turn, at, &facts);
+        facts.append(&mut wanted);
+        let made = self.make_groups(turn, &facts);
         let is_written = self.is_session_recorded(at);
         let after = match facts.len() {
             0 => 0,
             _ => self.record(turn, Fact::Group(facts), is_written),
         };
+        let after = after.max(made);
+        self.session_came(at.0);
         let output = SessionOutput::Subscribed { packet_id, codes };
         turn.send_session(connection, after, output);
-        for (filter, options) in wanted {
-            self.send_retained(turn, at, filter, options);
-        }
+        self.refill_session(turn, at);
     }
 
     pub(super) fn unsubscribe(
@@ -105,7 +106,6 @@ impl Shard {
             _ => self.record(turn, Fact::Group(facts), is_written),
         };
         for filter in gone {
-            self.stop_sending(at.0, &filter);
             self.leave_group(turn, at, &filter);
         }
         let output = SessionOutput::Unsubscribed {
