@@ -241,11 +241,12 @@ impl Outbound {
             Outgoing::PingResp => self.packet(&[0xD0, 0]),
             Outgoing::Packet(packet) => self.packet(&packet),
             Outgoing::Last(packet) => {
-                if !matches!(self.stage, Stage::Over) {
-                    self.failure = None;
+                // Nothing goes before CONNACK (MQTT-3.2.0-1).
+                if matches!(self.stage, Stage::Before | Stage::Open) {
                     self.outbox.write(|out| out.put(&packet));
-                    self.fall_silent();
                 }
+                self.failure = None;
+                self.fall_silent();
             }
         }
     }

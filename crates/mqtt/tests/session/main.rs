@@ -6,5 +6,10 @@
     reason = "tests know how large their numbers are, and read files"
 )]
 
+mod anywhere;
+mod authenticating;
+mod client;
+mod connecting;
+mod publishing;
 mod sequences;
 mod world;

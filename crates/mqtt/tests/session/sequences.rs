@@ -132,7 +132,6 @@ fn play(name: &str, test: &Value, size: usize) -> Result<(), String> {
     let level = test["ver"].as_u64().unwrap_or(4) as u8;
     // What the sequences take for granted; docs/compatibility.md.
     let config = Arc::new(MqttConfig {
-        dollar_topics: true,
         reason_strings: false,
         optional_codes: false,
         lets_subscription_ids_pass: true,

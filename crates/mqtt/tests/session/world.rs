@@ -16,7 +16,7 @@ use menzil_mqtt::{
 
 /// Encoded facts, the first has index 1.
 #[derive(Default)]
-pub(crate) struct Records(Vec<Vec<u8>>);
+pub(crate) struct Records(Vec<Vec<u8>>, bool);
 
 impl Log for Records {
     fn append(&mut self, fact: &Fact, _: u32) -> u64 {
@@ -35,7 +35,7 @@ impl Log for Records {
     fn retain_run(&mut self, _: u64, _: u64) {}
 
     fn has_room(&self, _: u64) -> bool {
-        true
+        !self.1
     }
 }
 
@@ -182,6 +182,11 @@ impl World {
     pub(crate) fn commit(&mut self) {
         self.committed = self.log.0.len() as u64;
         self.write_all();
+    }
+
+    /// The disk takes no more, or does again.
+    pub(crate) fn fill_disk(&mut self, is_full: bool) {
+        self.log.1 = is_full;
     }
 
     fn with_inbound(&mut self, id: u64, work: impl FnOnce(&mut Inbound, u64, &mut Executor<'_>)) {
