@@ -13,5 +13,6 @@ mod session;
 
 pub use session::{
     Accepted, Action, Admission, AuthStep, CloseReason, Denied, Fault, Inbound, Login, MqttConfig,
-    Outbound, Outgoing, OwnedPublish, Permission, Secret, Sink,
+    Outbound, Outgoing, OwnedPublish, Permission, SCRAM_SHA_256, ScramCredentials, ScramError,
+    ScramExchange, ScramFirst, Secret, Sink,
 };

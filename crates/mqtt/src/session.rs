@@ -20,6 +20,7 @@ mod config;
 mod fault;
 mod inbound;
 mod outbound;
+mod scram;
 
 pub use action::{
     Accepted, Action, Admission, AuthStep, CloseReason, Login, Outgoing, OwnedPublish, Permission,
@@ -29,3 +30,4 @@ pub use config::{Denied, MqttConfig};
 pub use fault::Fault;
 pub use inbound::Inbound;
 pub use outbound::Outbound;
+pub use scram::{SCRAM_SHA_256, ScramCredentials, ScramError, ScramExchange, ScramFirst};

@@ -108,6 +108,8 @@ pub struct Settings {
     pub mqtt_retained_max: u64,
     /// Bytes of retained messages. Default 4 GiB.
     pub mqtt_retained_bytes_max: Size,
+    /// MQTT 5.0 clients are told in words what they did wrong. Default true.
+    pub mqtt_reason_strings: bool,
     /// MQTT clients may publish to topics that begin with `$`, but for `$SYS`. Default false.
     pub mqtt_dollar_topics: bool,
 
@@ -200,6 +202,7 @@ impl Default for Settings {
             mqtt_subscriptions_max: 10_000,
             mqtt_retained_max: 10_000_000,
             mqtt_retained_bytes_max: Size::mib(4096),
+            mqtt_reason_strings: true,
             mqtt_dollar_topics: false,
             segment_bytes: Size::mib(64),
             journal_pending_bytes_max: Size::mib(32),

@@ -22,6 +22,7 @@ mod server;
 mod stats;
 mod turnstile;
 mod users;
+mod websocket;
 mod wire;
 
 pub use driver::EXIT_STORAGE;

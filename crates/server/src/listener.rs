@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::config::Address;
 use crate::connection;
 use crate::driver::Node;
+use crate::driver::link::Protocol;
 use crate::log;
 use crate::mqtt;
 
@@ -20,8 +21,8 @@ use crate::mqtt;
 pub(crate) enum Speaks {
     /// AMQP 0-9-1.
     Amqp,
-    /// MQTT.
-    Mqtt(Arc<mqtt::Service>),
+    /// MQTT, over TCP or over WebSocket.
+    Mqtt(Arc<mqtt::Service>, Protocol),
 }
 
 /// Binds the address of that setting, where it has one; the error names what to do.
@@ -106,7 +107,8 @@ fn admit(node: &Arc<Node>, speaks: &Speaks, stream: TcpStream, peer: SocketAddr)
             let connection = connection::Connection::new(node, id, stream, peer);
             tokio::spawn(connection.run());
         }
-        Speaks::Mqtt(service) => {
+        Speaks::Mqtt(service, protocol) => {
+            let id = (id, *protocol);
             let connection = mqtt::Connection::new(node, service, id, stream, peer);
             tokio::spawn(connection.run());
         }

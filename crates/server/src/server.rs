@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::config::{Anonymous, Settings};
+use crate::driver::link::Protocol;
 use crate::driver::recovery::Recovery;
 use crate::driver::shard_driver::ShardDriver;
 use crate::driver::{Node, checkpointer, commit_loop, fetcher, stop_node, timer};
@@ -97,11 +98,15 @@ impl Listeners {
             address
         };
         let mqtt = mqtt::Service::new(&node.settings, &node.shards).map(Arc::new);
-        let speaks = mqtt.map(Speaks::Mqtt);
+        let speaks = |protocol| Some(Speaks::Mqtt(Arc::clone(mqtt.as_ref()?), protocol));
         Ready {
             amqp: start(self.amqp, "amqp 0-9-1", Some(Speaks::Amqp)),
-            mqtt: start(self.mqtt, "mqtt", speaks.clone()),
-            mqtt_ws: start(self.mqtt_ws, "mqtt over websocket", speaks),
+            mqtt: start(self.mqtt, "mqtt", speaks(Protocol::Mqtt)),
+            mqtt_ws: start(
+                self.mqtt_ws,
+                "mqtt over websocket",
+                speaks(Protocol::MqttWs),
+            ),
             data_dir: node.settings.data_dir.clone(),
         }
     }

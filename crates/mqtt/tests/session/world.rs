@@ -59,7 +59,7 @@ pub(crate) struct World {
     pub(crate) peers: BTreeMap<u64, Peer>,
     next: u64,
     /// Who is let in.
-    pub(crate) admit: fn(&Login) -> Admission,
+    pub(crate) admit: Box<dyn FnMut(&Login) -> Admission>,
     /// Topics and filters that begin so are nobody's.
     pub(crate) forbidden: &'static [u8],
     /// The journal commits by itself.
@@ -95,7 +95,7 @@ impl World {
             now: 1_000,
             peers: BTreeMap::new(),
             next: 1,
-            admit: anonymous,
+            admit: Box::new(anonymous),
             forbidden: b"forbidden",
             commits: true,
             committed: 0,

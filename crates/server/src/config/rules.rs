@@ -85,6 +85,7 @@ const RULES: &[(&str, Rule)] = &[
     ("mqtt_subscriptions_max", Rule::Number(1, 1 << 24)),
     ("mqtt_retained_max", Rule::Number(0, 1 << 32)),
     ("mqtt_retained_bytes_max", Rule::Bytes(0, 1024 * GIB)),
+    ("mqtt_reason_strings", Rule::Truth),
     ("mqtt_dollar_topics", Rule::Truth),
     ("segment_bytes", Rule::Bytes(64 * KIB, 2 * GIB)),
     ("journal_pending_bytes_max", Rule::Bytes(64 * KIB, 16 * GIB)),

@@ -19,6 +19,7 @@ use super::Node;
 use super::outbound::Outbound;
 use super::shard_driver::ShardDriver;
 use crate::turnstile::Turnstile;
+use crate::websocket::{Frames, Saying};
 
 /// The sending side of a connection.
 pub(crate) struct Link {
@@ -28,7 +29,7 @@ pub(crate) struct Link {
     socket: OwnedWriteHalf,
     outbound: Arc<Mutex<Outbound>>,
     /// What is on its way into the socket, for whom the turnstile let in.
-    sending: Mutex<Sending>,
+    sending: Mutex<Leaving>,
     turnstile: Turnstile,
     /// Somebody who handed it something will flush it.
     touched: AtomicBool,
@@ -58,6 +59,24 @@ pub(crate) struct Link {
     shard: OnceLock<Arc<ShardDriver>>,
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
+}
+
+/// What is on its way into a socket.
+struct Leaving {
+    /// Bytes of the protocol.
+    bytes: Sending,
+    /// Over WebSocket, what they leave in.
+    frames: Option<Box<Frames>>,
+}
+
+impl Leaving {
+    fn pending_bytes(&self) -> usize {
+        let of_frames = self
+            .frames
+            .as_ref()
+            .map_or(0, |frames| frames.pending_bytes());
+        self.bytes.pending_bytes() + of_frames
+    }
 }
 
 /// An outbound, locked.
@@ -97,7 +116,10 @@ impl Link {
             protocol,
             socket,
             outbound: Arc::new(Mutex::new(outbound)),
-            sending: Mutex::default(),
+            sending: Mutex::new(Leaving {
+                bytes: Sending::default(),
+                frames: matches!(protocol, Protocol::MqttWs).then(Box::default),
+            }),
             turnstile: Turnstile::default(),
             touched: AtomicBool::new(false),
             waits: AtomicBool::new(false),
@@ -208,19 +230,14 @@ impl Link {
             }
             self.drained
                 .fetch_add(outbound.take_credit(), Ordering::AcqRel);
-            outbound.hand_over(&mut sending);
+            outbound.hand_over(&mut sending.bytes);
             let waits = outbound.pending_bytes() + sending.pending_bytes();
             let failed = outbound.has_failed();
             if outbound.has_requests() {
                 self.has_requests.store(true, Ordering::Release);
             }
             drop(outbound);
-            let unsent = sending.pending_bytes();
-            if !self.broken.load(Ordering::Acquire) {
-                self.write(&mut sending);
-            }
-            let sent = unsent - sending.pending_bytes();
-            has_sent = sent > 0;
+            has_sent = !self.broken.load(Ordering::Acquire) && self.write(&mut sending);
             if !has_sent {
                 break (waits as u64, failed);
             }
@@ -253,30 +270,73 @@ impl Link {
         }
     }
 
-    /// Writes as much as the socket takes.
-    fn write(&self, sending: &mut Sending) {
+    /// Writes as much as the socket takes. False where that is nothing.
+    fn write(&self, sending: &mut Leaving) -> bool {
+        match &mut sending.frames {
+            None => self.write_plain(&mut sending.bytes),
+            Some(frames) => self.write_framed(&mut sending.bytes, frames),
+        }
+    }
+
+    fn write_plain(&self, sending: &mut Sending) -> bool {
+        let mut has_sent = false;
         while sending.pending_bytes() > 0 {
             let mut slices = Vec::with_capacity(SLICES);
             sending.transmit(&mut slices);
             let written = self.socket.try_write_vectored(&slices);
             drop(slices);
-            match written {
-                Ok(count) => {
-                    let drained = sending.advance(count);
-                    self.drained.fetch_add(drained, Ordering::AcqRel);
-                    self.bytes_out.fetch_add(count as u64, Ordering::Relaxed);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    self.leave_to_own_task();
-                    return;
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => {
-                    self.broken.store(true, Ordering::Release);
-                    self.wake.notify_one();
-                    return;
-                }
+            let Some(count) = self.written(written) else {
+                break;
+            };
+            has_sent |= count > 0;
+            let drained = sending.advance(count);
+            self.drained.fetch_add(drained, Ordering::AcqRel);
+        }
+        has_sent
+    }
+
+    fn write_framed(&self, sending: &mut Sending, frames: &mut Frames) -> bool {
+        let mut has_sent = false;
+        loop {
+            let drained = frames.fill(sending);
+            self.drained.fetch_add(drained, Ordering::AcqRel);
+            let next = frames.transmit();
+            if next.is_empty() {
+                return has_sent;
             }
+            let Some(count) = self.written(self.socket.try_write(next)) else {
+                return has_sent;
+            };
+            has_sent |= count > 0;
+            frames.advance(count);
+        }
+    }
+
+    /// How much was written, or `None` where no more can be.
+    fn written(&self, written: std::io::Result<usize>) -> Option<usize> {
+        match written {
+            Ok(count) => {
+                self.bytes_out.fetch_add(count as u64, Ordering::Relaxed);
+                Some(count)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                self.leave_to_own_task();
+                None
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Some(0),
+            Err(_) => {
+                self.broken.store(true, Ordering::Release);
+                self.wake.notify_one();
+                None
+            }
+        }
+    }
+
+    /// Over WebSocket, says something beside the protocol; it is sent with the next flush. Not
+    /// within a batch: who holds an outbound does not wait for what is being sent.
+    pub(crate) fn say(&self, saying: Saying) {
+        if let Some(frames) = &mut self.sending.lock().frames {
+            frames.say(saying);
         }
     }
 
@@ -286,7 +346,10 @@ impl Link {
         if let Some(mut sending) = self.sending.try_lock()
             && sending.pending_bytes() == 0
         {
-            sending.shrink();
+            sending.bytes.shrink();
+            if let Some(frames) = &mut sending.frames {
+                frames.shrink();
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! only inside [`Connection::in_batch`], which cannot wait.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,11 +26,14 @@ use crate::driver::link::{self, Link, Protocol};
 use crate::driver::outbound;
 use crate::entropy::entropy;
 use crate::log;
+use crate::websocket::{Came, NORMAL, Saying, WebSocket};
 use crate::wire::{self, Wire};
 
 /// One connection, from accept to the end of its socket.
 pub(crate) struct Connection {
     wire: Wire,
+    /// What the packets come in, where they do not come as they are.
+    websocket: Option<Box<WebSocket>>,
     service: Arc<Service>,
     inbound: Inbound,
     rights: Rights,
@@ -53,22 +56,25 @@ enum End {
     Closed(CloseReason),
     /// The peer closed or reset the socket.
     PeerGone(String),
+    /// It is over for WebSocket, whose last word is still to be sent.
+    Transport(String),
 }
 
 impl Connection {
     pub(crate) fn new(
         node: &Arc<Node>,
         service: &Arc<Service>,
-        id: ConnectionId,
+        (id, protocol): (ConnectionId, Protocol),
         stream: TcpStream,
         peer: SocketAddr,
     ) -> Self {
         let (reader, socket) = stream.into_split();
         let now_ms = node.clock.now_ms();
         let outbound = outbound::Outbound::Mqtt(Outbound::new(now_ms));
-        let link = Link::new((id, peer, Protocol::Mqtt), socket, outbound);
+        let link = Link::new((id, peer, protocol), socket, outbound);
         Self {
             wire: Wire::new(node, link, reader),
+            websocket: (protocol == Protocol::MqttWs).then(|| Box::new(WebSocket::new())),
             service: Arc::clone(service),
             inbound: Inbound::new(Arc::clone(&service.config), id, now_ms),
             rights: Rights::of(Name::empty()),
@@ -90,7 +96,11 @@ impl Connection {
         );
         let end = self.serve().await;
         self.leave();
-        if let End::Closed(_) = end {
+        if let End::Closed(_) | End::Transport(_) = end {
+            if self.websocket.is_some() {
+                // Behind the last packet.
+                self.say([Saying::Close(NORMAL)]);
+            }
             self.wire.linger().await;
         }
         self.report(&end);
@@ -163,12 +173,18 @@ impl Connection {
         })
     }
 
-    fn take_in(&mut self, bytes: &[u8]) {
+    fn take_in(&mut self, bytes: &mut [u8]) {
         self.hear_refusals();
         if self.end.is_some() {
             return;
         }
-        self.receive(bytes);
+        match self.websocket.take() {
+            None => self.receive(bytes),
+            Some(mut websocket) => {
+                self.unwrap_frames(&mut websocket, bytes);
+                self.websocket = Some(websocket);
+            }
+        }
         let assembling = self.inbound.assembling_bytes();
         if !self.wire.count_assembling(assembling) {
             self.end = Some(End::PeerGone("no memory for its packet".to_owned()));
@@ -178,6 +194,44 @@ impl Connection {
     fn receive(&mut self, bytes: &[u8]) {
         let now_ms = self.wire.node.clock.now_ms();
         self.in_batch(|inbound, executor| inbound.receive(now_ms, bytes, &mut entropy, executor));
+    }
+
+    /// As [`Connection::receive`], of what comes in frames, with one batch for all of them.
+    fn unwrap_frames(&mut self, websocket: &mut WebSocket, mut bytes: &mut [u8]) {
+        let now_ms = self.wire.node.clock.now_ms();
+        let (mut sayings, mut end) = (Vec::new(), None);
+        self.in_batch(|inbound, executor| {
+            while let Some(came) = websocket.next(&mut bytes) {
+                match came {
+                    Came::Bytes(bytes) => {
+                        inbound.receive(now_ms, bytes, &mut entropy, executor);
+                    }
+                    Came::Answer(saying) => sayings.push(saying),
+                    Came::End(why, saying) => {
+                        sayings.push(saying);
+                        end = Some(End::Transport(why));
+                    }
+                }
+                if end.is_some() || executor.is_over() {
+                    return;
+                }
+            }
+        });
+        if end.is_some() {
+            self.end = end;
+        }
+        self.say(sayings);
+    }
+
+    fn say(&mut self, sayings: impl IntoIterator<Item = Saying>) {
+        let mut says_something = false;
+        for saying in sayings {
+            self.wire.link.say(saying);
+            says_something = true;
+        }
+        if says_something {
+            self.wire.flush();
+        }
     }
 
     /// What the shard ended since the last input, by whoever's hand.
@@ -273,7 +327,7 @@ impl Connection {
     /// `None` where the connection ended meanwhile, such as for taking too long.
     async fn check_login(&mut self, login: &Login) -> Option<Admission> {
         let (users, service) = (Arc::clone(&self.wire.node.users), Arc::clone(&self.service));
-        let from = self.wire.link.peer.ip();
+        let from = self.address();
         let mut admitted = pin!(login::admit(&users, &service, login, from));
         let verdict = loop {
             tokio::select! {
@@ -297,6 +351,17 @@ impl Connection {
                 Admission::Refused { reason }
             }
         })
+    }
+
+    /// Where the client is, as far as its rights go.
+    fn address(&self) -> IpAddr {
+        let is_foreign = |websocket: &WebSocket| websocket.is_foreign();
+        if self.websocket.as_deref().is_some_and(is_foreign) {
+            // A page of another machine that is open in a browser of this one.
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+        } else {
+            self.wire.link.peer.ip()
+        }
     }
 
     fn tell_of_refusal(&self, login: &Login, refused: Refused) {
@@ -348,7 +413,7 @@ impl Connection {
                 "another connection came with this client identifier".to_owned(),
             ),
             End::Closed(reason) => (log::info, format!("{reason:?}")),
-            End::PeerGone(why) => (log::debug, why.clone()),
+            End::PeerGone(why) | End::Transport(why) => (log::debug, why.clone()),
         };
         level(
             "disconnected",

@@ -54,6 +54,11 @@ impl<'a> Executor<'a> {
         }
     }
 
+    /// Whether nothing that still comes matters.
+    pub(super) fn is_over(&self) -> bool {
+        self.done.end.is_some()
+    }
+
     /// Lets the shard go.
     pub(super) fn finish(self) -> Done {
         let Self {

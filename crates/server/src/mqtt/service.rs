@@ -66,6 +66,7 @@ fn config(settings: &Settings) -> MqttConfig {
         topic_alias_out_max: settings.mqtt_topic_alias_max,
         keep_alive_max_s: settings.mqtt_keep_alive_max,
         session_expiry_max_s: settings.mqtt_session_expiry_max,
+        reason_strings: settings.mqtt_reason_strings,
         dollar_topics: settings.mqtt_dollar_topics,
         ..defaults
     }
