@@ -173,6 +173,8 @@ pub(crate) enum PolicyCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DelaysCommand {
     /// Print what waits, in the order in which it is due
+    ///
+    /// What is a day or more away has its date and time (UTC); --json has them of all.
     List {
         /// Only this exchange
         #[arg(long, value_name = "NAME")]
