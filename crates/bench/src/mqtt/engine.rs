@@ -199,7 +199,7 @@ impl Engine {
 
     /// Ends every connection in good order.
     pub(crate) fn close(self) {
-        self.links.into_iter().for_each(Link::close);
+        Link::close_all(self.links);
     }
 
     fn begin(&self, until: Until, progress: &mut Progress) {
