@@ -8,7 +8,7 @@
 use menzil_model::wire::Reader;
 
 use super::decode::{
-    HEADER_BYTES_MIN, Rules, read_field, read_properties, read_u8, read_u16, violation,
+    Rules, header_bytes_needed, read_field, read_properties, read_u8, read_u16, violation,
 };
 use super::header::{FixedHeader, PacketType, fixed_header};
 use super::packet::Version;
@@ -76,7 +76,7 @@ pub fn decode_connect<'a>(
     }
     let header = match fixed_header(input) {
         Ok(Some(header)) => header,
-        Ok(None) => return Ok(Err(input.len().max(HEADER_BYTES_MIN - 1) + 1)),
+        Ok(None) => return Ok(Err(header_bytes_needed(input))),
         Err(rule) => return Err(violation(rule, first, None)),
     };
     if header.packet_bytes() > rules.packet_bytes_max as usize {

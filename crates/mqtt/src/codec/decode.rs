@@ -5,7 +5,7 @@ use menzil_model::wire::Reader;
 use super::header::{FixedHeader, PacketType, fixed_header, read_integer};
 use super::packet::{Ack, Auth, ConnAck, Disconnect, Packet, PacketId, SubAck, Version};
 use super::property::{Place, Properties, check};
-use super::publish::{check_publish_flags, read_publish};
+use super::publish::{PublishFlags, read_publish};
 use super::reason::ReasonCode;
 use super::subscribe::{read_subscribe, read_unsubscribe};
 use super::text::TextPolicy;
@@ -70,8 +70,8 @@ pub enum Decoded<'a> {
     Incomplete(usize),
 }
 
-/// Bytes that are always enough for a fixed header.
-pub(super) const HEADER_BYTES_MIN: usize = 2;
+/// Bytes of the shortest fixed header.
+const HEADER_BYTES_MIN: usize = 2;
 
 /// Takes the first packet of the input apart. Any packet but CONNECT, which is refused
 /// (MQTT-3.1.0-2); for the first one see [`super::decode_connect`].
@@ -85,52 +85,61 @@ pub fn decode<'a>(
     version: Version,
     rules: &Rules,
 ) -> Result<Decoded<'a>, Violation> {
-    let header = match fixed_header(input) {
-        Ok(Some(header)) => header,
-        Ok(None) => {
-            return Ok(Decoded::Incomplete(
-                input.len().max(HEADER_BYTES_MIN - 1) + 1,
-            ));
-        }
-        Err(rule) => return Err(violation(rule, input.first().copied(), Some(version))),
+    let first = input.first().copied().unwrap_or(0);
+    let decoded = if first >> 4 == PacketType::Publish as u8 {
+        decode_publish(input, version, rules)
+    } else {
+        decode_other(input, version, rules)
     };
-    decode_behind(input, header, version, rules)
-        .map_err(|rule| violation(rule, Some(header.first), Some(version)))
+    decoded.map_err(|rule| violation(rule, input.first().copied(), Some(version)))
 }
 
 #[inline]
-fn decode_behind<'a>(
+fn decode_publish<'a>(
     input: &'a [u8],
-    header: FixedHeader,
     version: Version,
     rules: &Rules,
 ) -> Result<Decoded<'a>, Rule> {
+    let Some(header) = fixed_header(input)? else {
+        return Ok(Decoded::Incomplete(header_bytes_needed(input)));
+    };
+    let flags = PublishFlags::read(header.first, version)?;
+    check_length(&header, version, rules)?;
     let packet_bytes = header.packet_bytes();
-    check_header(&header, version, rules)?;
     let Some(body) = input.get(header.header_bytes..packet_bytes) else {
         return Ok(Decoded::Incomplete(packet_bytes));
     };
-    let mut reader = Reader::new(body);
-    let packet = if header.first >> 4 == PacketType::Publish as u8 {
-        Packet::Publish(read_publish(header.first, &mut reader, version, rules)?)
-    } else {
-        read_other(header.first, &mut reader, version, rules)?
+    let publish = read_publish(flags, &mut Reader::new(body), version, rules)?;
+    Ok(Decoded::Packet(Packet::Publish(publish), packet_bytes))
+}
+
+#[inline(never)]
+fn decode_other<'a>(input: &'a [u8], version: Version, rules: &Rules) -> Result<Decoded<'a>, Rule> {
+    let Some(header) = fixed_header(input)? else {
+        return Ok(Decoded::Incomplete(header_bytes_needed(input)));
     };
+    check_first(&header, version, rules)?;
+    check_length(&header, version, rules)?;
+    let packet_bytes = header.packet_bytes();
+    let Some(body) = input.get(header.header_bytes..packet_bytes) else {
+        return Ok(Decoded::Incomplete(packet_bytes));
+    };
+    let packet = read_other(header.first, &mut Reader::new(body), version, rules)?;
     Ok(Decoded::Packet(packet, packet_bytes))
 }
 
-/// What the fixed header alone can break.
+/// How many bytes are needed before it is worth looking for a fixed header that is not whole.
+pub(super) fn header_bytes_needed(input: &[u8]) -> usize {
+    input.len().max(HEADER_BYTES_MIN - 1) + 1
+}
+
+/// What the remaining length alone can break.
 #[inline]
-pub(super) fn check_header(
+pub(super) fn check_length(
     header: &FixedHeader,
     version: Version,
     rules: &Rules,
 ) -> Result<(), Rule> {
-    if header.first >> 4 == PacketType::Publish as u8 {
-        check_publish_flags(header.first, version)?;
-    } else {
-        check_first(header, version, rules)?;
-    }
     if !header.is_minimal && version.is_5() {
         return Err(Rule::LengthNotMinimal);
     }
@@ -222,7 +231,10 @@ fn read_other<'a>(
     let packet = match kind {
         PacketType::Connect => return Err(Rule::SecondConnect),
         PacketType::ConnAck => Packet::ConnAck(read_conn_ack(reader, version, rules)?),
-        PacketType::Publish => Packet::Publish(read_publish(first, reader, version, rules)?),
+        PacketType::Publish => {
+            let flags = PublishFlags::read(first, version)?;
+            Packet::Publish(read_publish(flags, reader, version, rules)?)
+        }
         PacketType::PubAck => Packet::PubAck(read_ack(kind, reader, version, rules)?),
         PacketType::PubRec => Packet::PubRec(read_ack(kind, reader, version, rules)?),
         PacketType::PubRel => Packet::PubRel(read_ack(kind, reader, version, rules)?),

@@ -7,7 +7,8 @@
 use menzil_model::wire::Reader;
 
 use super::decode::{
-    HEADER_BYTES_MIN, Rules, check_header, read_field, read_packet_id, read_properties, violation,
+    Rules, check_length, header_bytes_needed, read_field, read_packet_id, read_properties,
+    violation,
 };
 use super::header::{FixedHeader, NoInteger, PacketType, fixed_header, integer};
 use super::packet::{PacketId, Version};
@@ -87,31 +88,37 @@ pub(super) fn first_byte(dup: bool, qos: Qos, retain: bool) -> u8 {
     (PacketType::Publish as u8) << 4 | dup | qos.number() << 1 | u8::from(retain)
 }
 
-#[inline]
-fn qos(first: u8) -> Option<Qos> {
-    Qos::new(first >> 1 & 0b11)
+/// What the first byte says.
+#[derive(Clone, Copy)]
+pub(super) struct PublishFlags {
+    dup: bool,
+    qos: Qos,
+    retain: bool,
 }
 
-#[inline]
-pub(super) fn check_publish_flags(first: u8, version: Version) -> Result<(), Rule> {
-    match qos(first) {
-        None => Err(Rule::PublishQos),
-        Some(Qos::AtMostOnce) if first & DUP != 0 && version != Version::V3_1 => {
-            Err(Rule::DupOfQos0)
+impl PublishFlags {
+    /// 3.1 has no rule for DUP.
+    #[inline]
+    pub(super) fn read(first: u8, version: Version) -> Result<Self, Rule> {
+        let qos = Qos::new(first >> 1 & 0b11).ok_or(Rule::PublishQos)?;
+        let dup = first & DUP != 0;
+        if dup && qos == Qos::AtMostOnce && version != Version::V3_1 {
+            return Err(Rule::DupOfQos0);
         }
-        Some(_) => Ok(()),
+        let retain = first & RETAIN != 0;
+        Ok(Self { dup, qos, retain })
     }
 }
 
 /// What follows the fixed header.
 #[inline]
 pub(super) fn read_publish<'a>(
-    first: u8,
+    flags: PublishFlags,
     reader: &mut Reader<'a>,
     version: Version,
     rules: &Rules,
 ) -> Result<Publish<'a>, Rule> {
-    let qos = qos(first).ok_or(Rule::PublishQos)?;
+    let PublishFlags { dup, qos, retain } = flags;
     let topic = read_field(reader)?;
     let packet_id = match qos {
         Qos::AtMostOnce => None,
@@ -124,9 +131,9 @@ pub(super) fn read_publish<'a>(
         TopicName::parse(topic, rules.text, rules.topic_levels_max)?
     };
     Ok(Publish {
-        dup: first & DUP != 0,
+        dup,
         qos,
-        retain: first & RETAIN != 0,
+        retain,
         topic,
         packet_id,
         properties,
@@ -155,23 +162,26 @@ fn start<'a>(
     rules: &Rules,
 ) -> Result<Result<PublishStart<'a>, usize>, Rule> {
     let Some(header) = fixed_header(input)? else {
-        return Ok(Err(input.len().max(HEADER_BYTES_MIN - 1) + 1));
+        return Ok(Err(header_bytes_needed(input)));
     };
-    check_header(&header, version, rules)?;
     if PacketType::of(header.first) != Some(PacketType::Publish) {
         return Ok(Err(header.packet_bytes()));
     }
+    let flags = PublishFlags::read(header.first, version)?;
+    check_length(&header, version, rules)?;
     let packet = input.get(..header.packet_bytes()).unwrap_or(input);
     let body = packet.get(header.header_bytes..).unwrap_or_default();
-    let head_bytes = match head_bytes(body, &header, version) {
+    let head_bytes = match head_bytes(body, &header, flags.qos, version) {
         Ok(bytes) => header.header_bytes + bytes,
-        Err(needed) if header.header_bytes + needed > header.packet_bytes() => {
-            return Err(Rule::Truncated);
+        // What goes past the end of a whole packet is refused as it is read.
+        Err(_) if packet.len() == header.packet_bytes() => packet.len(),
+        Err(needed) => {
+            let needed = header.header_bytes + needed;
+            return Ok(Err(needed.min(header.packet_bytes())));
         }
-        Err(needed) => return Ok(Err(header.header_bytes + needed)),
     };
     let mut reader = Reader::new(body);
-    let publish = read_publish(header.first, &mut reader, version, rules)?;
+    let publish = read_publish(flags, &mut reader, version, rules)?;
     Ok(Ok(PublishStart {
         publish,
         head_bytes,
@@ -180,18 +190,26 @@ fn start<'a>(
 }
 
 /// Bytes between fixed header and payload; how many are needed to know, where they are not there.
-fn head_bytes(body: &[u8], header: &FixedHeader, version: Version) -> Result<usize, usize> {
+fn head_bytes(
+    body: &[u8],
+    header: &FixedHeader,
+    qos: Qos,
+    version: Version,
+) -> Result<usize, usize> {
+    let remaining = header.remaining_bytes as usize;
     let topic_bytes = body.first_chunk::<2>().ok_or(2_usize)?;
     let mut end = 2 + usize::from(u16::from_be_bytes(*topic_bytes));
-    if qos(header.first) != Some(Qos::AtMostOnce) {
+    if qos != Qos::AtMostOnce {
         end += 2;
     }
     if version.is_5() {
         match integer(body.get(end..).ok_or(end + 1)?) {
-            Ok((bytes, length)) => end += length + bytes as usize,
+            Ok((bytes, length)) if end + length + bytes as usize <= remaining => {
+                end += length + bytes as usize;
+            }
             Err(NoInteger::Truncated) => return Err(body.len() + 1),
-            // Read as it stands, and refused then.
-            Err(NoInteger::TooLong | NoInteger::NotMinimal(..)) => return Ok(end),
+            // Refused as it is read.
+            Ok(_) | Err(NoInteger::TooLong | NoInteger::NotMinimal(..)) => return Ok(end),
         }
     }
     if end > body.len() { Err(end) } else { Ok(end) }

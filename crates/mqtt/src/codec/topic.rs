@@ -1,6 +1,6 @@
 //! Topic names and topic filters (§4.7, §4.8.2). Levels are parted by `/` and may be empty.
 
-use super::text::{TEXT_BYTES_MAX, TextPolicy, check_unusual_text, scan};
+use super::text::{TEXT_BYTES_MAX, TextPolicy, check_text, check_unusual_text, is_simple};
 use super::violation::Rule;
 
 /// The topic a message was published to: at least one character, no wildcard (MQTT-4.7.3-1,
@@ -18,17 +18,11 @@ impl<'a> TopicName<'a> {
     /// Empty, over 65,535 bytes, not text, with a wildcard, or of more levels than allowed.
     #[inline]
     pub fn parse(bytes: &'a [u8], policy: TextPolicy, levels_max: u16) -> Result<Self, Rule> {
-        let found = scan(bytes);
-        if !found.is_printable {
+        if !is_simple(bytes) {
             check_unusual_text(bytes, policy)?;
-        }
-        let has_wildcard = if found.is_printable {
-            found.has_wildcard
-        } else {
-            bytes.iter().any(|byte| is_wildcard(*byte))
-        };
-        if has_wildcard {
-            return Err(Rule::TopicWildcard);
+            if bytes.iter().any(|byte| is_wildcard(*byte)) {
+                return Err(Rule::TopicWildcard);
+            }
         }
         if bytes.is_empty() {
             return Err(Rule::TopicEmpty);
@@ -74,10 +68,7 @@ impl<'a> TopicFilter<'a> {
     /// end (MQTT-4.7.1-1, MQTT-4.7.1-2), more levels than allowed, or a shared subscription whose
     /// group or filter is empty or whose group has a wildcard (MQTT-4.8.2-1, MQTT-4.8.2-2).
     pub fn parse(whole: &'a [u8], policy: TextPolicy, levels_max: u16) -> Result<Self, Rule> {
-        let found = scan(whole);
-        if !found.is_printable {
-            check_unusual_text(whole, policy)?;
-        }
+        check_text(whole, policy)?;
         if whole.is_empty() {
             return Err(Rule::TopicEmpty);
         }
@@ -91,9 +82,7 @@ impl<'a> TopicFilter<'a> {
         if has_too_many_levels(filter.levels(), levels_max) {
             return Err(Rule::FilterLevels);
         }
-        if found.has_wildcard || !found.is_printable {
-            check_wildcards(filter.levels())?;
-        }
+        check_wildcards(filter.levels())?;
         Ok(filter)
     }
 
