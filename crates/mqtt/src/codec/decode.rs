@@ -62,11 +62,11 @@ impl Rules {
 
 /// What the start of the input is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decoded<'a> {
-    /// A whole packet and its bytes on the wire.
-    Packet(Packet<'a>, usize),
-    /// Not yet a whole packet: this many bytes from its start are needed before it is worth
-    /// looking again. Over 5 it is the packet's whole length.
+pub enum Decoded<T> {
+    /// What was looked for is there, and takes this many bytes.
+    Packet(T, usize),
+    /// Not all of it has come: this many bytes from the start are needed before it is worth looking
+    /// again. Of a packet, over 5 it is the whole length.
     Incomplete(usize),
 }
 
@@ -84,7 +84,7 @@ pub fn decode<'a>(
     input: &'a [u8],
     version: Version,
     rules: &Rules,
-) -> Result<Decoded<'a>, Violation> {
+) -> Result<Decoded<Packet<'a>>, Violation> {
     let refuse = |rule| violation(rule, input.first().copied(), Some(version));
     let first = input.first().copied().unwrap_or(0);
     if first >> 4 != PacketType::Publish as u8 {
@@ -105,7 +105,11 @@ pub fn decode<'a>(
 }
 
 #[inline(never)]
-fn decode_other<'a>(input: &'a [u8], version: Version, rules: &Rules) -> Result<Decoded<'a>, Rule> {
+fn decode_other<'a>(
+    input: &'a [u8],
+    version: Version,
+    rules: &Rules,
+) -> Result<Decoded<Packet<'a>>, Rule> {
     let Some(header) = fixed_header(input)? else {
         return Ok(Decoded::Incomplete(header_bytes_needed(input)));
     };
