@@ -1,17 +1,18 @@
-"""What is measured: each case is a command line of `menzil bench amqp` and what was asked of it.
+"""What is measured: each case is a command line of `menzil bench amqp` or `mqtt` and what was asked of it.
 
 `asked` maps a figure of the row to ("<=" or ">=", bound). `fresh` cases get a broker of their own,
 started for them, with `settings` for Menzil; all others share one broker that stays up. `peers` are
 those it makes sense to run beside, `peer_words` what they get instead where ours would take them
 hours, `peer_rounds` how often they run where it takes them long (0: as often as Menzil). Cases of one
 `group` are compared with each other, `beside` is what is asked of the bare machine around each run.
-`page` is the page of docs/ that the case is on. `takes` is how many seconds a run has needed besides the measured time and the start of a broker of
+`page` is the page of docs/ that the case is on. `stored` cases
+get a mosquitto that stores sessions as Debian's does; all others one that stores nothing. `takes` is how many seconds a run has needed besides the measured time and the start of a broker of
 its own; what is not there took one.
 """
 
 import dataclasses
 
-MENZIL, CLASSIC, QUORUM = "Menzil", "RabbitMQ classic", "RabbitMQ quorum"
+MENZIL, CLASSIC, QUORUM, MOSQUITTO = "Menzil", "RabbitMQ classic", "RabbitMQ quorum", "mosquitto"
 MIB = 1 << 20
 
 
@@ -38,6 +39,7 @@ class Case:
     beside: str = ""
     takes: dict = dataclasses.field(default_factory=dict)
     page: str = "benchmarks"
+    stored: bool = False
 
     @property
     def timed_parts(self):
@@ -62,7 +64,7 @@ def rate(least):
 
 
 def took(ours, theirs=0):
-    return {MENZIL: ours, CLASSIC: theirs, QUORUM: theirs}
+    return {MENZIL: ours, CLASSIC: theirs, QUORUM: theirs, MOSQUITTO: theirs}
 
 
 BOTH = (CLASSIC, QUORUM)
@@ -70,6 +72,11 @@ BOTH = (CLASSIC, QUORUM)
 
 def routing(key, title, words, section, asked=None, **more):
     return Case(f"routing-{key}", title, words, section, asked or {}, page="benchmarks-routing", peer_rounds=1, **more)
+
+
+def mqtt(key, title, words, section, asked=None, **more):
+    more = {"kind": "mqtt", "peers": (MOSQUITTO,), "takes": took(1, 1)} | more
+    return Case(f"mqtt-{key}", title, words, section, asked or {}, page="benchmarks-mqtt", **more)
 
 
 # In the proportion of the defaults.
@@ -200,6 +207,37 @@ CASES = [
                 "curve", fresh=True, timed=False, peers=BOTH, takes=took(12, 14))
         for queues in (1, 2, 4, 8, 16, 32)
     ),
+    # MQTT, on a page of its own.
+    mqtt("qos0", "QoS 0, 1 → 1", "--scenario qos0", "mqtt-flow", cpu(0.70)),
+    mqtt("qos1", "QoS 1, 1 → 1, window 100", "--scenario qos1", "mqtt-flow", cpu(1.4)),
+    mqtt("qos2", "QoS 2, 1 → 1, window 20", "--scenario qos2", "mqtt-flow", cpu(3.0)),
+    mqtt("fanout0", "QoS 0, 1 → 100", "--scenario fanout0", "mqtt-flow", cpu(0.50)),
+    mqtt("fanout1", "QoS 1, 1 → 100, window 20", "--scenario fanout1", "mqtt-flow", cpu(0.9)),
+    mqtt("fanin", "QoS 0, 100 → 1, 100 topics", "--scenario fanin", "mqtt-flow"),
+    mqtt("shared", "QoS 1, 1 → a shared group of 10, by 5.0, window 100 or what the broker allows", "--scenario shared", "mqtt-flow"),
+    mqtt("offline", "QoS 1 into an offline durable session, window 100", "--scenario offline", "mqtt-stored", cpu(1.2) | rate(400_000),
+         stored=True, takes=took(5, 10)),
+    mqtt("drain", "the session comes back for 200,000 messages", "--scenario drain --messages 200k", "mqtt-stored", row=1, stored=True, timed=False,
+         takes=took(3, 5)),
+    mqtt("latency", "QoS 1 at 1,000 msg/s, publish to delivery", "--scenario latency", "mqtt-latency",
+         {"latency_p50_ns": ("<=", 100_000), "latency_p99_ns": ("<=", 300_000)}),
+    mqtt("puback", "PUBACK of QoS 1, one by one, no session (the article: 59 · 185)", "--scenario puback", "mqtt-latency", timed=False, stored=True),
+    mqtt("puback-stored", "PUBACK of QoS 1, one by one, into an offline durable session (the article: 4,164 · 9,006)", "--scenario puback", "mqtt-latency",
+         row=1, timed=False, stored=True, takes=took(2, 1)),
+    mqtt("idle-connections", "10,000 idle connections: each", "--scenario idle-connections --connections 10k", "mqtt-memory",
+         {"broker_growth_bytes_per_each": ("<=", 5 * 1024)}, fresh=True, timed=False, takes=took(4, 4)),
+    mqtt("idle-subscribers", "10,000 idle connections with a subscription of QoS 1: each", "--scenario idle-connections --connections 10k --filters 1 --qos 1",
+         "mqtt-memory", fresh=True, timed=False, takes=took(5, 5)),
+    mqtt("idle-sessions", "100,000 stored sessions with a subscription: each", "--scenario idle-sessions --sessions 100k --keep", "mqtt-memory",
+         {"broker_growth_bytes_per_each": ("<=", 2 * 1024)}, fresh=True, timed=False, stored=True, takes=took(15, 15)),
+    mqtt("retained-load", "1 M retained topics of 100 B: each", "--scenario retained-load --keep", "mqtt-memory", fresh=True, timed=False, stored=True,
+         takes=took(8, 10)),
+    mqtt("retained-read", "a subscriber of `#` gets 1 M retained messages", "--scenario retained-read --keep", "mqtt-retained", {"lost": ("<=", 0)},
+         row=1, fresh=True, timed=False, stored=True, takes=took(10, 20)),
+    mqtt("storm", "5,000 clients come back in 10 s", "--scenario storm", "mqtt-storm", {"lost": ("<=", 0)}, fresh=True, timed=False, stored=True,
+         takes=took(13, 13)),
+    mqtt("recovery", "SIGKILL with 100,000 stored sessions", "--scenario idle-sessions --sessions 100k --keep", "mqtt-recovery",
+         {"ready_seconds": ("<=", 2.0)}, kind="mqtt_recovery", peers=(), fresh=True, timed=False, takes=took(15)),
     # An ordinary client library.
     Case("lapin", "the client library lapin", "", "lapin", kind="lapin", peers=BOTH, peer_rounds=1, takes=took(1, 2)),
 ]

@@ -2,9 +2,9 @@
 
 from html import escape
 
-from .cases import CASES, CLASSIC, MENZIL, QUORUM
+from .cases import CASES, CLASSIC, MENZIL, MOSQUITTO, QUORUM
 
-SERIES = [(MENZIL, "a"), (CLASSIC, "b"), (QUORUM, "c")]
+SERIES = [(MENZIL, "a"), (CLASSIC, "b"), (QUORUM, "c"), (MOSQUITTO, "b")]
 LABEL, PLOT, RIGHT = 330, 450, 130
 WIDTH = LABEL + PLOT + RIGHT
 STYLE = """
@@ -24,7 +24,17 @@ STYLE = """
 
 def draw(figures, page):
     """All charts of that page for which there are figures, by name."""
-    return {name: svg for name, svg in (routing(figures) if page == "benchmarks-routing" else everything(figures)).items() if svg}
+    charts = {"benchmarks": everything, "benchmarks-routing": routing, "benchmarks-mqtt": mqtt}[page]
+    return {name: svg for name, svg in charts(figures).items() if svg}
+
+
+def mqtt(figures):
+    return {
+        "mqtt-cpu": dots(figures, "CPU seconds per million deliveries", "broker pinned to one core; less is better; logarithmic; | is what was asked", "mqtt-flow", "pinned",
+                         "broker_cpu_seconds_per_million", digits=2),
+        "mqtt-throughput": bars(figures, "Deliveries per second", "nothing pinned; more is better", "mqtt-flow", "unpinned", "per_second"),
+        "mqtt-latency": ranges(figures, "Latency, p50 to p99", "µs, pinned; less is better; logarithmic; | is the p50 that was asked", "mqtt-latency", "pinned"),
+    }
 
 
 def routing(figures):

@@ -3,10 +3,10 @@
 import statistics
 
 from . import charts
-from .cases import CASES, CLASSIC, MENZIL, QUORUM
+from .cases import CASES, CLASSIC, MENZIL, MOSQUITTO, QUORUM
 
 MIB = 1 << 20
-PEERS = (CLASSIC, QUORUM)
+PEERS = (CLASSIC, QUORUM, MOSQUITTO)
 
 
 BY_KEY = {case.key: case for case in CASES}
@@ -93,6 +93,7 @@ def scaled(scale, digits):
 SHOWN = {
     "broker_cpu_seconds_per_million": ("s/M", scaled(1, 2)),
     "per_second": ("/s", scaled(1, 0)),
+    "lost": ("lost", scaled(1, 0)),
     "latency_p50_ns": ("p50 µs", scaled(1e-3, 0)),
     "latency_p99_ns": ("p99 µs", scaled(1e-3, 0)),
     "of_raw_sync": ("of the raw sync rate", scaled(1, 2)),
@@ -110,7 +111,9 @@ SHOWN = {
     "disk_written_bytes_per_each": ("KB per message", scaled(1e-3, 2)),
     "growth": ("MiB", scaled(1 / MIB, 1)),
     "growth_per_million": ("MiB per million", scaled(1 / MIB, 1)),
+    "broker_resident_bytes_before": ("MiB", scaled(1 / MIB, 1)),
     "broker_resident_bytes": ("MiB", scaled(1 / MIB, 1)),
+    "broker_resident_bytes_peak": ("MiB", scaled(1 / MIB, 1)),
     "broker_growth_bytes_per_each": ("KiB", scaled(1 / 1024, 2)),
     "ready_seconds": ("s", scaled(1, 2)),
     "seconds": ("s", scaled(1, 3)),
@@ -123,6 +126,7 @@ SHOWN = {
 WANTED = {
     "broker_cpu_seconds_per_million": "s/M {}",
     "per_second": "{}/s",
+    "lost": "{} lost",
     "latency_p50_ns": "p50 {} µs",
     "latency_p99_ns": "p99 {} µs",
     "of_raw_sync": "{} × the raw sync rate",
@@ -144,13 +148,14 @@ WANTED = {
 LEAST_IS_BEST = {figure for figure in SHOWN if figure not in ("per_second", "of_raw_sync", "rate_of_plain")}
 # What a case of a group is compared with: its first.
 FIRST = {"direct": "routing-direct-10", "apart": "routing-topic-alone", "ttl": "routing-ttl-none"}
-PAGES = ("benchmarks", "benchmarks-routing")
+PAGES = ("benchmarks", "benchmarks-routing", "benchmarks-mqtt")
 
 
 def page(data):
     figures = Figures(data["results"])
     name = data.get("asked", {}).get("page", "benchmarks")
-    builds = {"benchmarks": (throughput, latency, queues, weights, churn, lapin), "benchmarks-routing": (cost, flat, bindings, lives, late, written)}
+    builds = {"benchmarks": (throughput, latency, queues, weights, churn, lapin), "benchmarks-routing": (cost, flat, bindings, lives, late, written),
+              "benchmarks-mqtt": (mqtt_flow, mqtt_stored, mqtt_latency, mqtt_weights)}
     drawn = charts.draw(figures, name)
     parts = [head(data)]
     for build in builds[name]:
@@ -167,14 +172,33 @@ def head(data):
     cut += "".join(f"\n\n**Failed**: {failure.splitlines()[0]}" for failure in data.get("failures", []))
     noted = f"\n\n**Note.** {data['note']}" if data.get("note") else ""
     name = data.get("asked", {}).get("page", "benchmarks")
-    title, command = ("Benchmarks", "make bench") if name == "benchmarks" else ("Benchmarks of routing and copies", f"scripts/bench --page {name}")
+    title, command = TITLES[name], "make bench" if name == "benchmarks" else f"scripts/bench --page {name}"
+    peers, durable, unit = MQTT_WORDS if name == "benchmarks-mqtt" else AMQP_WORDS
     return f"""# {title}
 
-Written by `{command}`: medians of {data['rounds']} interleaved {'round' if data['rounds'] == 1 else 'rounds'} of {data['seconds']:g} s; where a row says so, RabbitMQ had fewer rounds or fewer objects, for they take it long. {data['machine']}. Menzil {data['menzil']} and RabbitMQ {data['rabbitmq']} (Debian's package), both with their defaults and without plugins, but for the settings named in a row.{raw}{cut}{noted}
+Written by `{command}`: medians of {data['rounds']} interleaved {'round' if data['rounds'] == 1 else 'rounds'} of {data['seconds']:g} s{peers.format(**{"mosquitto": "unknown"} | data)}{raw}{cut}{noted}
 
-**How durable each was.** Menzil confirms a persistent message after `fdatasync`, whatever the queue. RabbitMQ's classic queues confirm without a sync; its quorum queues sync. So the fair peer of a durable row is the quorum queue; the classic queue is shown because it is the default.
+**How durable each was.** {durable}
 
-**s/M** is CPU seconds of the broker per million messages (user and system, all threads). On a machine that others use too it repeats where rates do not; a million divided by it is the rate of one fully used core. *Pinned*: the broker on one core, the generator on another. *Unpinned*: both where the kernel puts them. † marks a row in which the generator was the limit in at least one round: its rate says nothing about the broker, its s/M still does. ✓ and ✗ say whether what was asked of Menzil is met."""
+**s/M** is CPU seconds of the broker per million {unit} (user and system, all threads). On a machine that others use too it repeats where rates do not; a million divided by it is the rate of one fully used core. *Pinned*: the broker on one core, the generator on another. *Unpinned*: both where the kernel puts them. † marks a row in which the generator was the limit in at least one round: its rate says nothing about the broker, its s/M still does. ✓ and ✗ say whether what was asked of Menzil is met."""
+
+
+TITLES = {"benchmarks": "Benchmarks", "benchmarks-routing": "Benchmarks of routing and copies", "benchmarks-mqtt": "Benchmarks of MQTT"}
+AMQP_WORDS = (
+    "; where a row says so, RabbitMQ had fewer rounds or fewer objects, for they take it long. {machine}. Menzil {menzil} and RabbitMQ {rabbitmq} "
+    "(Debian's package), both with their defaults and without plugins, but for the settings named in a row.",
+    "Menzil confirms a persistent message after `fdatasync`, whatever the queue. RabbitMQ's classic queues confirm without a sync; its quorum queues sync. "
+    "So the fair peer of a durable row is the quorum queue; the classic queue is shown because it is the default.",
+    "messages",
+)
+MQTT_WORDS = (
+    ". {machine}. Menzil {menzil} and mosquitto {mosquitto}, both with their defaults, but that mosquitto's limit of 1,000 queued messages "
+    "is lifted (`max_queued_messages 0`), for it would drop most of some rows. Payloads of 100 B; MQTT 3.1.1 where a row does not say 5.0.",
+    "Menzil sends a PUBACK, PUBREC or SUBACK after `fdatasync` where a durable session or queue is concerned, and without a sync where none is. mosquitto never "
+    "syncs before one: in the rows of messages that flow it stores nothing (`persistence false`); in those of sessions, of retained messages and of single "
+    "PUBACKs it has `persistence true` as Debian configures it, which writes a snapshot every 30 minutes and at its end, and so nothing during a run.",
+    "deliveries",
+)
 
 
 def left_out(data):
@@ -251,7 +275,8 @@ def noted(figures, case, mode):
     notes = [case.note] if case.note else []
     if rounds < figures.rounds(case.key, mode, MENZIL):
         fewer = f"{rounds} round{'s' * (rounds > 1)}"
-        notes.append(fewer if notes else f"RabbitMQ: {fewer}")
+        names = {"RabbitMQ" if peer != MOSQUITTO else peer for peer in PEERS if figures.rounds(case.key, mode, peer)}
+        notes.append(fewer if notes else f"{''.join(names)}: {fewer}")
     return f" ({', '.join(notes)})" if notes else ""
 
 
@@ -371,6 +396,36 @@ def written(figures, drawn):
                   table(figures, section("written"), "unpinned", names, "the worked example: bytes written per published byte · MB/s written", compared=False), noise)
 
 
+def mqtt_flow(figures, drawn):
+    names = ["broker_cpu_seconds_per_million", "per_second", "lost"]
+    lost = "*Lost* is what of the whole run had not come two seconds after the last message."
+    pinned, free = (table(figures, section("mqtt-flow"), mode, names, f"{mode}: s/M · deliveries/s · lost") for mode in ("pinned", "unpinned"))
+    return joined("## Messages that flow", image(drawn, "mqtt-cpu", "CPU seconds per million deliveries"), pinned,
+                  image(drawn, "mqtt-throughput", "Deliveries per second"), free, (pinned or free) and lost)
+
+
+def mqtt_stored(figures, drawn):
+    names = ["broker_cpu_seconds_per_million", "per_second", "lost"]
+    return joined("## Sessions that are away", *(table(figures, section("mqtt-stored"), mode, names, f"{mode}: s/M · msg/s · lost") for mode in ("pinned", "unpinned")))
+
+
+def mqtt_latency(figures, drawn):
+    names = ["latency_p50_ns", "latency_p99_ns"]
+    return joined("## Latency", image(drawn, "mqtt-latency", "Latency"),
+                  *(table(figures, section("mqtt-latency"), mode, names, f"{mode}: p50 · p99 µs") for mode in ("pinned", "unpinned")))
+
+
+def mqtt_weights(figures, drawn):
+    each = ["broker_growth_bytes_per_each", "broker_resident_bytes", "lost"]
+    read = ["per_second", "seconds", "lost", "broker_resident_bytes_before", "broker_resident_bytes_peak"]
+    storm = ["lost", "latency_p50_ns", "latency_p99_ns", "latency_max_ns"]
+    return joined("## Memory, retained messages and many clients",
+                  table(figures, section("mqtt-memory"), "unpinned", each, "KiB of growth for each · MiB of the broker at the end · lost or refused"),
+                  table(figures, section("mqtt-retained"), "unpinned", read, "msg/s · s · lost · MiB of the broker before · at its peak"),
+                  table(figures, section("mqtt-storm"), "unpinned", storm, "refused · from connect to CONNACK: p50 · p99 µs · max ms", compared=False),
+                  table(figures, section("mqtt-recovery"), "unpinned", ["ready_seconds"], "s until it is ready again", compared=False))
+
+
 def lapin(figures, drawn):
     lines = []
     for mode in ("pinned", "unpinned"):
@@ -405,16 +460,16 @@ ON_DISK = ("disk", "written", "curve")
 def foot(data, name):
     lines = [
         "## Measure a row yourself", "",
-        f"`scripts/bench{'' if name == 'benchmarks' else f' --page {name}'} --cases '^KEY$'` measures a row beside RabbitMQ, with `--only menzil` alone; `--rounds 1` is quick. "
+        f"`scripts/bench{'' if name == 'benchmarks' else f' --page {name}'} --cases '^KEY$'` measures a row beside {'mosquitto' if name == 'benchmarks-mqtt' else 'RabbitMQ'}, with `--only menzil` alone; `--rounds 1` is quick. "
         "Or load a broker of your own: [load.md](load.md).", "",
-        "| key | case | `menzil bench amqp --pid PID` and |", "|---|---|---|",
+        f"| key | case | `menzil bench {'mqtt' if name == 'benchmarks-mqtt' else 'amqp'} --pid PID` and |", "|---|---|---|",
     ]
     for case in (case for case in CASES if case.page == name):
         words = f"`{case.words}`" if case.words else ""
         if case.kind == "import":
             words = "nothing: `menzil server --definitions FILE`, until it is ready"
-        elif case.kind == "recovery":
-            words += " `--keep`, then SIGKILL and a start"
+        elif case.kind in ("recovery", "mqtt_recovery"):
+            words += ", then SIGKILL and a start" if "--keep" in case.words else " `--keep`, then SIGKILL and a start"
         elif case.section in ON_DISK and words:
             words += " `--data-dir DIR`"
         settings = ", ".join(f"`{name}={value}`" for name, value in case.settings.items())

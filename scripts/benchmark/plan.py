@@ -10,9 +10,9 @@ import re
 import statistics
 import time
 
-from .cases import CASES, CLASSIC, MENZIL, QUORUM
+from .cases import CASES, CLASSIC, MENZIL, MOSQUITTO, QUORUM
 
-START_SECONDS = {MENZIL: 1, CLASSIC: 7, QUORUM: 7}
+START_SECONDS = {MENZIL: 1, CLASSIC: 7, QUORUM: 7, MOSQUITTO: 1}
 CLOSE_SECONDS = 20
 # A RabbitMQ node and the client of lapin are made once.
 ONCE_SECONDS = 30
@@ -63,8 +63,8 @@ def modes(case, pin):
 
 
 def peers(group, only):
-    ours = () if only == "rabbitmq" else (MENZIL,)
-    theirs = [peer for peer in (CLASSIC, QUORUM) if any(peer in case.peers for case in group)]
+    ours = () if only in ("rabbitmq", "mosquitto") else (MENZIL,)
+    theirs = [peer for peer in (CLASSIC, QUORUM, MOSQUITTO) if any(peer in case.peers for case in group)]
     return (*ours, *(() if only == "menzil" else theirs))
 
 
@@ -103,12 +103,12 @@ def table(plan, clock):
             line["modes"].append(step.mode)
         line["runs"][step.peer] = line["runs"].get(step.peer, 0) + 1
         line["seconds"] += clock.estimate(step.case, step.peer)
-    short = {MENZIL: "M", CLASSIC: "C", QUORUM: "Q"}
+    short = {MENZIL: "M", CLASSIC: "C", QUORUM: "Q", MOSQUITTO: "m"}
     text = [f"{'key':<20} {'runs of each broker':<20} {'s':>5}  case"]
     for key, line in lines.items():
         runs = " ".join(f"{short[peer]}{count}" for peer, count in line["runs"].items())
         text.append(f"{key:<20} {runs:<20} {line['seconds']:>5.0f}  {line['title']}")
     total = clock.whole(plan) / 60 if plan else 0
-    text.append(f"\nM Menzil, C RabbitMQ classic, Q RabbitMQ quorum; pinned and unpinned runs together.\n"
+    text.append(f"\nM Menzil, C RabbitMQ classic, Q RabbitMQ quorum, m mosquitto; pinned and unpinned runs together.\n"
                 f"{len(plan)} runs, about {total:.0f} minutes on a quiet machine.")
     return "\n".join(text)

@@ -4,14 +4,16 @@ import contextlib
 import json
 import os
 import pathlib
+import pwd
 import resource
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
 import time
 
-from .cases import CLASSIC, MENZIL, QUORUM
+from .cases import CLASSIC, MENZIL, MOSQUITTO, QUORUM
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "interop"))
@@ -22,13 +24,17 @@ import rawamqp  # noqa: E402
 brokers.READY_SECONDS = 900
 BROKER_CORE, GENERATOR_CORE = "0", "1"
 RUN_SECONDS_MAX = 1200
+DEBIANS_MOSQUITTO = pathlib.Path("/usr/sbin/mosquitto")
 
 
 class Menzil(brokers.Menzil):
     """A server with settings of its own, and the time its start took."""
 
-    def __init__(self, binary, settings=None):
+    def __init__(self, binary, settings=None, mqtt=False):
         super().__init__(binary)
+        self.mqtt_port = brokers.free_port() if mqtt else 0
+        if mqtt:
+            self.settings = [*self.settings, "--mqtt", f"{self.host}:{self.mqtt_port}"]
         self.environment = {f"MENZIL_{name.upper()}": value for name, value in (settings or {}).items()}
         self.ready_seconds = None
 
@@ -78,6 +84,44 @@ class RabbitMq(brokers.RabbitMq):
         return True
 
 
+class Mosquitto(brokers.Broker):
+    """Debian's, without its limit of a thousand queued messages; it stores sessions or nothing."""
+
+    binary = DEBIANS_MOSQUITTO
+
+    def __init__(self, stores):
+        super().__init__()
+        self.stores = stores
+
+    def fresh(self):
+        self.port = self.mqtt_port = brokers.free_port()
+        stored = f"persistence true\npersistence_location {self.folder}/\n" if self.stores else "persistence false\n"
+        (self.folder / "conf").write_text(
+            f"listener {self.port} {self.host}\nallow_anonymous true\nmax_queued_messages 0\nlog_type error\nlog_type warning\n"
+            f"user {pwd.getpwuid(os.getuid()).pw_name}\n{stored}")
+        self.start()
+
+    def start(self):
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen([self.binary, "-c", self.folder / "conf"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            start_new_session=True)
+        deadline = time.monotonic() + 30
+        while not self.listens():
+            if time.monotonic() > deadline or not self.alive():
+                raise brokers.BrokerFailed(f"mosquitto is not ready:\n{self.log_tail()}")
+            time.sleep(0.05)
+
+    def listens(self):
+        try:
+            socket.create_connection((self.host, self.port), 1).close()
+            return True
+        except OSError:
+            return False
+
+    def data_dir(self):
+        return self.folder
+
+
 class CaseFailed(Exception):
     """A case has no figures; the others go on."""
 
@@ -113,28 +157,32 @@ class Runner:
 
     @contextlib.contextmanager
     def node(self, case, peer):
-        kind = MENZIL if peer == MENZIL else CLASSIC
+        kind = CLASSIC if peer == QUORUM else peer
+        mqtt = case.kind.startswith("mqtt")
         if case.fresh:
-            node = self.make(kind, case.settings, self.definitions(case, peer))
+            node = self.make(kind, case.settings, self.definitions(case, peer), mqtt, case.stored)
             try:
                 node.fresh()
                 yield node
             finally:
                 node.close()
             return
-        if kind not in self.shared:
-            self.shared[kind] = self.make(kind, {})
-            self.shared[kind].fresh()
+        key = (kind, case.stored and kind == MOSQUITTO)
+        if key not in self.shared:
+            self.shared[key] = self.make(kind, {}, None, mqtt, case.stored)
+            self.shared[key].fresh()
         try:
-            yield self.shared[kind]
+            yield self.shared[key]
         except Exception:
             # Whatever a failed case left behind does not weigh on the next.
-            self.shared.pop(kind).close()
+            self.shared.pop(key).close()
             raise
 
-    def make(self, kind, settings, definitions=None):
+    def make(self, kind, settings, definitions, mqtt, stored):
         if kind == MENZIL:
-            return Menzil(self.binary, settings | ({"definitions": definitions} if definitions else {}))
+            return Menzil(self.binary, settings | ({"definitions": definitions} if definitions else {}), mqtt)
+        if kind == MOSQUITTO:
+            return Mosquitto(stored)
         return RabbitMq(definitions)
 
     def definitions(self, case, peer):
@@ -173,6 +221,19 @@ class Runner:
             row["live_bytes"] = live_bytes(case)
             row["segment_bytes"] = int(case.settings["segment_bytes"])
         return row
+
+    def run_mqtt(self, case, peer, node, pid, pinned):
+        words = case.words_for(peer) + ["--pid", str(pid)]
+        if case.timed:
+            words += ["--seconds", str(self.seconds)]
+        rows = self.bench(["mqtt", "--connect", f"{node.host}:{node.mqtt_port}"] + words, pinned)
+        return rows[case.row]
+
+    def run_mqtt_recovery(self, case, peer, node, pid, pinned):
+        stored = self.run_mqtt(case, peer, node, pid, pinned)
+        node.kill9()
+        node.start()
+        return {"ready_seconds": node.ready_seconds, "stored": stored["done"]}
 
     def run_idle(self, case, peer, node, pid, pinned):
         time.sleep(1)
@@ -318,19 +379,30 @@ def live_bytes(case):
     return size * (messages if "--dead-queues" in words else 1)
 
 
-def needed(only):
+def needed(only, page):
     """What is missing on this machine, and how to get it."""
     missing = []
-    if only != "menzil" and not (brokers.RabbitMq.binary.exists() and shutil.which("epmd")):
+    if page == "benchmarks-mqtt":
+        if only != "menzil" and not Mosquitto.binary.exists():
+            missing.append("mosquitto: apt install mosquitto (the service itself need not run), or --only menzil")
+    elif only != "menzil" and not (brokers.RabbitMq.binary.exists() and shutil.which("epmd")):
         missing.append("RabbitMQ: apt install rabbitmq-server (the service itself need not run), or --only menzil")
     if not shutil.which("taskset"):
         missing.append("taskset: apt install util-linux")
     return missing
 
 
-def rabbit_version():
-    shown = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "rabbitmq-server"], capture_output=True, text=True)
+def version_of(package):
+    """Of Debian's package, if it is here."""
+    shown = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", package], capture_output=True, text=True)
     return shown.stdout.strip() or "unknown"
 
 
-__all__ = ["ROOT", "CaseFailed", "Runner", "needed", "rabbit_version"]
+def mosquitto_version():
+    if Mosquitto.binary == DEBIANS_MOSQUITTO:
+        return f"{version_of('mosquitto')} (Debian's package)"
+    shown = subprocess.run([Mosquitto.binary, "-h"], capture_output=True, text=True)
+    return f"{shown.stdout.splitlines()[0].split()[-1]} (not this system's package)"
+
+
+__all__ = ["ROOT", "CaseFailed", "Mosquitto", "Runner", "mosquitto_version", "needed", "version_of"]

@@ -7,10 +7,10 @@ import pathlib
 import platform
 import subprocess
 
-from .runner import rabbit_version
+from .runner import mosquitto_version, version_of
 
 # What must be the same for two parts to be one run.
-SAME = ("machine", "menzil", "build", "rabbitmq")
+SAME = ("machine", "menzil", "build", "rabbitmq", "mosquitto")
 
 
 class Store:
@@ -37,7 +37,8 @@ class Store:
             raise ValueError("it does not say what was asked; begin anew")
         here = surroundings(binary)
         for key in SAME:
-            if data[key] != here[key]:
+            # Earlier runs had no mosquitto.
+            if data.get(key, here[key]) != here[key]:
                 raise ValueError(f"it was measured with {key} {data[key]}, and here it is {here[key]}: two halves would not be one run")
         # What failed or was left out is tried again.
         data["left_out"], data["failures"] = [], []
@@ -70,7 +71,7 @@ class Store:
 
 def surroundings(binary):
     return {"machine": machine(), "menzil": menzil_version(binary), "build": hashlib.sha256(pathlib.Path(binary).read_bytes()).hexdigest(),
-            "rabbitmq": rabbit_version()}
+            "rabbitmq": version_of("rabbitmq-server"), "mosquitto": mosquitto_version()}
 
 
 def machine():

@@ -386,6 +386,7 @@ fn refused(error: BenchError, target: &Target) -> BenchError {
         | BenchError::Process { .. }
         | BenchError::Malformed(_)
         | BenchError::Closed { .. }
+        | BenchError::Denied { .. }
         | BenchError::Cancelled
         | BenchError::Stalled { .. }
         | BenchError::Misordered(_) => false,

@@ -80,14 +80,14 @@ impl Counts {
     }
 
     /// A refused message is settled too.
-    fn reached(self, target: Self) -> bool {
+    pub(crate) fn reached(self, target: Self) -> bool {
         self.published >= target.published
             && self.delivered >= target.delivered
             && self.confirmed + self.nacked >= target.confirmed
     }
 
     /// What is still to come until all of `target` is there.
-    fn missing(self, target: Self) -> String {
+    pub(crate) fn missing(self, target: Self) -> String {
         let settled = self.confirmed + self.nacked;
         let parts: Vec<String> = [
             (

@@ -29,7 +29,7 @@ pub enum BenchError {
     },
     /// The operating system refused: a socket, a file, or `/proc`.
     Io(io::Error),
-    /// The broker sent bytes that are not AMQP 0-9-1, or not at this point of the conversation.
+    /// The broker sent bytes that are not the protocol's, or not at this point of the conversation.
     Malformed(&'static str),
     /// The broker closed the connection or a channel.
     Closed {
@@ -40,6 +40,13 @@ pub enum BenchError {
     },
     /// The broker ended the connection without a word.
     HungUp,
+    /// The broker refused what was asked, or ended an MQTT connection with a reason.
+    Denied {
+        /// The packet that was refused.
+        what: &'static str,
+        /// MQTT return or reason code.
+        code: u8,
+    },
     /// The broker cancelled a consumer.
     Cancelled,
     /// Nothing moved for this many seconds while there was still work to do.
@@ -60,7 +67,7 @@ impl fmt::Display for BenchError {
             Self::Connect { address, error } => write!(
                 f,
                 "cannot connect to {address}: {error}; is a broker running there? \
-                 (--uri names another)"
+                 (--uri, for MQTT --connect, names another)"
             ),
             Self::Refused { address } => write!(
                 f,
@@ -76,6 +83,9 @@ impl fmt::Display for BenchError {
             Self::Malformed(what) => write!(f, "the broker sent {what}"),
             Self::Closed { code, text } => write!(f, "closed by the broker: {code} {text}"),
             Self::HungUp => write!(f, "the broker ended the connection"),
+            Self::Denied { what, code } => {
+                write!(f, "the broker refused {what} with code 0x{code:02X}")
+            }
             Self::Cancelled => write!(f, "the broker cancelled a consumer"),
             Self::Stalled { seconds, missing } => {
                 write!(f, "nothing moved for {seconds} s; still to come: {missing}")
@@ -98,6 +108,7 @@ impl std::error::Error for BenchError {
             | Self::Malformed(_)
             | Self::Closed { .. }
             | Self::HungUp
+            | Self::Denied { .. }
             | Self::Cancelled
             | Self::Stalled { .. }
             | Self::Misordered(_) => None,

@@ -67,7 +67,7 @@ pub(crate) fn declared(options: &Options, what: Declared) -> Result<Vec<Row>, Be
 }
 
 /// Raises this process's own limit of open files as far as it may be.
-fn allow_files(count: u64) -> Result<(), BenchError> {
+pub(crate) fn allow_files(count: u64) -> Result<(), BenchError> {
     let wanted = count + 64;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= wanted) {

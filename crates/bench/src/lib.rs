@@ -1,4 +1,4 @@
-//! A raw-frame AMQP 0-9-1 load generator, good for any broker.
+//! A raw-frame load generator for AMQP 0-9-1 and MQTT, good for any broker.
 //!
 //! It writes frames that were encoded once and only walks over the frames it reads, so that one
 //! thread loads a broker core without being the limit itself; where it is the limit all the same,
@@ -6,7 +6,7 @@
 //! messages, resident memory and bytes written, read from `/proc` of the process given by `--pid`.
 //! On shared machines those are the figures that hold.
 //!
-//! Deliberately absent: an async runtime, an AMQP library, reconnection, TLS. Everything it
+//! Deliberately absent: an async runtime, an AMQP or MQTT library, reconnection, TLS. Everything it
 //! declares carries a random suffix and is deleted at the end.
 
 mod backlog;
@@ -23,6 +23,7 @@ mod idle;
 mod link;
 mod loopback;
 mod meter;
+mod mqtt;
 mod numbers;
 mod options;
 mod plain_words;
@@ -66,6 +67,8 @@ pub fn report(args: impl IntoIterator<Item = String>) -> Result<String, BenchErr
     match verb.as_str() {
         "amqp" if helped => Ok(usage::amqp()),
         "amqp" => amqp(args),
+        "mqtt" if helped => Ok(mqtt::usage()),
+        "mqtt" => mqtt::report(args),
         "disk" if helped => Ok(usage::DISK.to_owned()),
         "disk" => disk::report(args),
         "loopback" if helped => Ok(usage::LOOPBACK.to_owned()),
@@ -107,7 +110,7 @@ fn missing_verb(first: &str, rest: &[String]) -> String {
     if first.starts_with("--") {
         return format!("write: menzil bench amqp {line}");
     }
-    format!("{first:?} is none of amqp, disk and loopback; see menzil bench --help")
+    format!("{first:?} is none of amqp, mqtt, disk and loopback; see menzil bench --help")
 }
 
 #[cfg(test)]
@@ -123,6 +126,7 @@ mod tests {
         assert_eq!(answer("").unwrap(), USAGE);
         assert_eq!(answer("--help").unwrap(), USAGE);
         assert!(answer("amqp --help").unwrap().contains("--publishers"));
+        assert!(answer("mqtt --help").unwrap().contains("--subscribers"));
         assert!(answer("disk -h").unwrap().contains("--dir"));
         assert!(answer("loopback help").unwrap().contains("--pin"));
     }
@@ -135,7 +139,7 @@ mod tests {
                 "menzil bench amqp --scenario fanout --size 5",
             ),
             ("--scenario disk --dir x", "menzil bench disk --dir x"),
-            ("mqtt", "none of amqp, disk and loopback"),
+            ("stomp", "none of amqp, mqtt, disk and loopback"),
         ] {
             assert!(
                 answer(line).unwrap_err().to_string().contains(text),

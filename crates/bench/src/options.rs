@@ -10,7 +10,7 @@ use crate::uri::Target;
 use std::path::PathBuf;
 use std::time::Duration;
 use words::{Given, Words};
-pub(crate) use words::{bytes, number};
+pub(crate) use words::{bytes, nearest, number, seconds};
 
 /// Where publishers send to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,6 +12,8 @@ pub(crate) struct Usage {
     /// User and system time of all its threads, ended ones included.
     pub(crate) cpu_seconds: f64,
     pub(crate) resident_bytes: u64,
+    /// The most it ever had; `None` where the kernel does not tell.
+    pub(crate) resident_bytes_peak: Option<u64>,
     /// Bytes of page cache it made dirty; `None` where the kernel does not tell us. On file systems
     /// with large folios one byte dirties up to a MiB, and this says little.
     pub(crate) dirtied_bytes: Option<u64>,
@@ -29,6 +31,7 @@ impl Usage {
         Ok(Self {
             cpu_seconds: float(ticks) / float(rustix::param::clock_ticks_per_second()),
             resident_bytes: labelled(&status, "VmRSS:").unwrap_or(0) * 1024,
+            resident_bytes_peak: labelled(&status, "VmHWM:").map(|kib| kib * 1024),
             dirtied_bytes: labelled(&io, "write_bytes:"),
             passed_bytes: labelled(&io, "wchar:"),
         })

@@ -25,6 +25,8 @@ pub(crate) struct Row {
     pub(crate) own: Option<Share>,
     /// Bytes of the bodies of what was done.
     pub(crate) body_bytes: Option<u64>,
+    /// What never came, or was refused, of the whole run; `None` where nothing tells.
+    pub(crate) lost: Option<u64>,
     /// What stays in the broker, so that its growth is given per one.
     pub(crate) staying: Option<u64>,
     pub(crate) folder: Option<Folder>,
@@ -58,6 +60,8 @@ pub(crate) struct Cost {
     pub(crate) cpu_seconds: f64,
     pub(crate) resident_before: u64,
     pub(crate) resident_after: u64,
+    /// The most since the broker began.
+    pub(crate) resident_peak: Option<u64>,
     pub(crate) dirtied_bytes: Option<u64>,
     pub(crate) passed_bytes: Option<u64>,
 }
@@ -68,6 +72,7 @@ impl Cost {
             cpu_seconds: after.cpu_seconds - before.cpu_seconds,
             resident_before: before.resident_bytes,
             resident_after: after.resident_bytes,
+            resident_peak: after.resident_bytes_peak,
             dirtied_bytes: difference(after.dirtied_bytes, before.dirtied_bytes),
             passed_bytes: difference(after.passed_bytes, before.passed_bytes),
         }
@@ -125,7 +130,7 @@ impl Row {
         self.own.and_then(Share::void)
     }
 
-    fn cells(&self) -> [(&'static str, Option<String>); 21] {
+    fn cells(&self) -> [(&'static str, Option<String>); 22] {
         let mib = |bytes: f64| format!("{:.1}", bytes / 1_048_576.0);
         let micros = |nanos: u64| format!("{:.1}", float(nanos) / 1e3);
         let two = |value: f64| format!("{value:.2}");
@@ -171,6 +176,7 @@ impl Row {
                 "peak MiB",
                 self.folder.map(|folder| mib(float(folder.peak_bytes))),
             ),
+            ("lost", self.lost.map(grouped)),
             (
                 "own CPU %",
                 self.own.map(|own| format!("{:.0}", own.cpu * 100.0)),
@@ -324,6 +330,7 @@ mod tests {
                 cpu_seconds: 0.5,
                 resident_before: 1 << 20,
                 resident_after: 3 << 20,
+                resident_peak: None,
                 dirtied_bytes: None,
                 passed_bytes: None,
             }),

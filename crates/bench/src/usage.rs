@@ -8,6 +8,7 @@ pub const USAGE: &str = "\
 Load a broker and tell what it costs.
 
   menzil bench amqp [options]      load any AMQP 0-9-1 broker
+  menzil bench mqtt [options]      load any MQTT broker, 3.1.1 or 5.0
   menzil bench disk [options]      the machine's raw sync rate and bandwidth
   menzil bench loopback [options]  the latency that no broker here can beat
 
@@ -158,18 +159,25 @@ pub(crate) fn amqp() -> String {
             let _infallible = write!(text, "\n{title}\n");
             section = title;
         }
-        let mut lines = wrapped(scenario.summary.split_whitespace());
-        if !scenario.words.is_empty() {
-            // An option and its value stay together.
-            let words = format!("= {}", scenario.words).replace(" --", "\n--");
-            lines.extend(wrapped(words.replacen("=\n", "= ", 1).lines()));
-        }
-        for (index, line) in lines.iter().enumerate() {
-            let name = if index == 0 { scenario.name } else { "" };
-            let _infallible = writeln!(text, "  {name:<18}  {line}");
-        }
+        text.push_str(&listed(scenario.name, scenario.summary, scenario.words));
     }
     text + OPTIONS
+}
+
+/// The lines of one scenario: what it does, and what it stands for.
+pub(crate) fn listed(name: &str, summary: &str, words: &str) -> String {
+    let mut lines = wrapped(summary.split_whitespace());
+    if !words.is_empty() {
+        // An option and its value stay together.
+        let words = format!("= {words}").replace(" --", "\n--");
+        lines.extend(wrapped(words.replacen("=\n", "= ", 1).lines()));
+    }
+    let mut text = String::new();
+    for (index, line) in lines.iter().enumerate() {
+        let name = if index == 0 { name } else { "" };
+        let _infallible = writeln!(text, "  {name:<18}  {line}");
+    }
+    text
 }
 
 /// Lines short enough to stand beside a name; none of nothing.

@@ -46,13 +46,14 @@ pub use effect::{
     Carried, ConnectionOutput, Delivering, Effect, Effects, Output, Reply, Wanted, credit_bytes,
 };
 pub use log::Log;
-pub use policy::PolicyRequest;
+pub use policy::{PolicyMistake, PolicyRequest};
 pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};
 pub use scratch::Scratch;
 pub use shard::{
-    Definition, Definitions, Delay, DelaySummary, Draft, Effective, Frozen, QUEUES_LOOKED_AT,
-    QueueSummary, Setting, SettingOrigin, SettingValue, Shard, ShardSettings, Stray, Summary,
+    Definition, Definitions, Delay, DelaySummary, Draft, Effective, Frozen, QUEUES_COUNTED,
+    QUEUES_LOOKED_AT, QueueSummary, Setting, SettingOrigin, SettingValue, Shard, ShardSettings,
+    Stray, Summary,
 };
 pub use topology::{
     Grounds, Routed, RoutingKeys, Targets, Topology, check_binding, check_exchange, explain,

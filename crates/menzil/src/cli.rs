@@ -89,6 +89,12 @@ pub(crate) struct BenchArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct StatsArguments {
+    /// Of this queue alone
+    #[arg(long, value_name = "NAME")]
+    pub(crate) queue: Option<String>,
+    /// Virtual host of --queue
+    #[arg(long, value_name = "NAME", default_value = "/", requires = "queue")]
+    pub(crate) vhost: String,
     /// The server's data folder
     #[arg(long, value_name = "DIR", default_value = "./data")]
     pub(crate) data_dir: PathBuf,
@@ -167,6 +173,8 @@ pub(crate) enum PolicyCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DelaysCommand {
     /// Print what waits, in the order in which it is due
+    ///
+    /// What is a day or more away has its date and time (UTC); --json has them of all.
     List {
         /// Only this exchange
         #[arg(long, value_name = "NAME")]
@@ -252,7 +260,9 @@ pub(crate) struct RouteArguments {
     pub(crate) key: String,
     /// A routing key in each line, - for standard input:
     /// tells of each whether it reaches a queue. Before
-    /// the key may stand another exchange and a tab
+    /// the key may stand another exchange and a tab.
+    /// Empty lines, and # alone or before a space, are
+    /// passed over; such a key needs its exchange
     #[arg(long, value_name = "FILE", verbatim_doc_comment)]
     pub(crate) keys: Option<PathBuf>,
     /// A header with a text, or NAME:=JSON with another

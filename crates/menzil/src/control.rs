@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use menzil_model::Escaped;
 use serde_json::{Value, json};
 
 use crate::cli::{DefinitionsCommand, PolicyCommand};
@@ -34,12 +35,10 @@ pub(crate) fn policy(command: &PolicyCommand) -> Result<(), Failure> {
                 "apply-to": apply_to,
                 "operator": operator,
             });
-            asked(
-                &which.data_dir,
-                "set-policy",
-                content.to_string().as_bytes(),
-            )
-            .map(drop)
+            let content = content.to_string();
+            let answer = asked(&which.data_dir, "set-policy", content.as_bytes())?;
+            print(&policy_line(answer.get("set").unwrap_or(&Value::Null)));
+            Ok(())
         }
         PolicyCommand::Clear {
             name,
@@ -47,12 +46,14 @@ pub(crate) fn policy(command: &PolicyCommand) -> Result<(), Failure> {
             which,
         } => {
             let content = json!({"vhost": which.vhost, "name": name, "operator": operator});
-            asked(
-                &which.data_dir,
-                "clear-policy",
-                content.to_string().as_bytes(),
-            )
-            .map(drop)
+            let content = content.to_string();
+            asked(&which.data_dir, "clear-policy", content.as_bytes())?;
+            let (kind, vhost) = (kind(*operator), &which.vhost);
+            let (name, vhost) = (Escaped(name.as_bytes()), Escaped(vhost.as_bytes()));
+            print(&format!(
+                "{kind} '{name}' cleared in virtual host '{vhost}'\n"
+            ));
+            Ok(())
         }
         PolicyCommand::List { data_dir } => {
             let answer = asked(data_dir, "policies", b"")?;
@@ -69,6 +70,45 @@ pub(crate) fn policy(command: &PolicyCommand) -> Result<(), Failure> {
             effective::run(name, kind, *json, which)
         }
     }
+}
+
+fn kind(is_operator: bool) -> &'static str {
+    if is_operator {
+        "operator policy"
+    } else {
+        "policy"
+    }
+}
+
+/// What holds now.
+fn policy_line(policy: &Value) -> String {
+    let text = |key| {
+        let text = policy.get(key).and_then(Value::as_str).unwrap_or_default();
+        Escaped(text.as_bytes()).to_string()
+    };
+    let is_operator = policy.get("operator").and_then(Value::as_bool) == Some(true);
+    let priority = policy.get("priority").and_then(Value::as_i64);
+    let of_what = match text("apply-to").as_str() {
+        "all" => "exchanges and queues".to_owned(),
+        other => other.replace('_', " "),
+    };
+    let definition = policy.get("definition").and_then(Value::as_object);
+    let pairs = definition.into_iter().flatten().map(|(key, value)| {
+        let value = value.as_str().map_or_else(
+            || value.to_string(),
+            |text| Escaped(text.as_bytes()).to_string(),
+        );
+        format!("{key}={value}")
+    });
+    format!(
+        "{} '{}' (priority {}) in virtual host '{}' gives {} to {of_what} that match '{}'\n",
+        kind(is_operator),
+        text("name"),
+        priority.unwrap_or_default(),
+        text("vhost"),
+        pairs.collect::<Vec<_>>().join(", "),
+        text("pattern"),
+    )
 }
 
 pub(crate) fn definitions(command: &DefinitionsCommand) -> Result<(), Failure> {

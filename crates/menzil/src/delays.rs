@@ -68,10 +68,10 @@ fn table(answer: &Value) -> String {
     let delays = list(answer, "delays");
     let mut text = String::new();
     if !delays.is_empty() {
-        let titles = ["id", "due", "in", "bytes", "exchange", "routing key"];
+        let titles = ["id", "due", "bytes", "exchange", "routing key"];
         let mut rows = vec![titles.map(str::to_owned).to_vec()];
         rows.extend(delays.iter().map(|one| row(one).to_vec()));
-        text = aligned(&rows, &[4, 5]);
+        text = aligned(&rows, &[3, 4]);
     }
     let (waiting, bytes) = (number(answer, "waiting"), number(answer, "waiting_bytes"));
     let _ = write!(
@@ -91,18 +91,17 @@ fn table(answer: &Value) -> String {
     text
 }
 
-fn row(one: &Value) -> [String; 6] {
+fn row(one: &Value) -> [String; 5] {
     let text = |name| {
         let text = one.get(name).and_then(Value::as_str);
         text.unwrap_or("-").to_owned()
     };
     [
         text("id"),
-        text("due_at"),
         if one.get("refused").and_then(Value::as_bool) == Some(true) {
             "refused".to_owned()
         } else {
-            duration(number(one, "due_in_ms"))
+            due(number(one, "due_in_ms"), &text("due_at"))
         },
         number(one, "body_bytes").to_string(),
         text("exchange"),
@@ -110,13 +109,21 @@ fn row(one: &Value) -> [String; 6] {
     ]
 }
 
-/// The two largest units.
+/// In how long, or when (UTC) if it is a day or more; no delay is as long as a year.
+fn due(milliseconds: u64, at: &str) -> String {
+    match at.get("2026-".len().."2026-11-30T16:10:14".len()) {
+        Some(at) if milliseconds >= DAY => at.replace('T', " "),
+        _ => format!("in {}", duration(milliseconds)),
+    }
+}
+
+const DAY: u64 = 86_400_000;
+
+/// The two largest units of less than a day.
 fn duration(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
-    if days > 0 {
-        format!("{days} d {hours} h")
-    } else if hours > 0 {
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    if hours > 0 {
         format!("{hours} h {minutes} min")
     } else if minutes > 0 {
         format!("{minutes} min {} s", seconds % 60)
@@ -130,16 +137,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_says_its_two_largest_units() {
+    fn what_is_due_soon_says_in_how_long_and_the_rest_when() {
         for (milliseconds, text) in [
-            (0, "0.000 s"),
-            (59_999, "59.999 s"),
-            (60_000, "1 min 0 s"),
-            (3_600_000, "1 h 0 min"),
-            (90_061_000, "1 d 1 h"),
-            (4_294_967_295, "49 d 17 h"),
+            (0, "in 0.000 s"),
+            (59_999, "in 59.999 s"),
+            (60_000, "in 1 min 0 s"),
+            (3_600_000, "in 1 h 0 min"),
+            (86_399_999, "in 23 h 59 min"),
+            (86_400_000, "12-31 15:25:27"),
+            (4_294_967_295, "12-31 15:25:27"),
         ] {
-            assert_eq!(duration(milliseconds), text);
+            assert_eq!(due(milliseconds, "2026-12-31T15:25:27.744Z"), text);
         }
+        assert_eq!(due(86_400_000, "-"), "in 24 h 0 min");
+    }
+
+    #[test]
+    fn a_key_of_twenty_letters_fits_into_a_terminal() {
+        let one = json!({
+            "id": u64::MAX.to_string(), "due_at": "2026-12-31T15:25:27.744Z",
+            "due_in_ms": 86_400_000_u64, "body_bytes": 12_345, "exchange": "exchange",
+            "routing_key": "order.created.eu.mail",
+        });
+        let table = table(&json!({"delays": [one], "waiting": 1, "waiting_bytes": 12_345}));
+        assert_eq!(
+            table,
+            "                    id             due  bytes  exchange  routing key\n  \
+             18446744073709551615  12-31 15:25:27  12345  exchange  order.created.eu.mail\n\
+             1 of 1 that wait; 12345 bytes in all\n"
+        );
+        assert!(table.lines().all(|line| line.len() <= 80), "{table}");
     }
 }

@@ -2,12 +2,15 @@
 
 pub(crate) mod tables;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::StatsArguments;
 use crate::{Failure, control, print};
 
 pub(crate) fn run(arguments: &StatsArguments) -> Result<(), Failure> {
+    if let Some(queue) = &arguments.queue {
+        return one_queue(arguments, queue);
+    }
     let answer = control::ask(&arguments.data_dir, "stats", b"")?;
     if arguments.json {
         print(&answer);
@@ -16,5 +19,16 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<(), Failure> {
     let value: Value = serde_json::from_str(&answer)
         .map_err(|error| Failure::new(format!("the server's answer does not read: {error}")))?;
     print(&tables::tables(&value));
+    Ok(())
+}
+
+fn one_queue(arguments: &StatsArguments, queue: &str) -> Result<(), Failure> {
+    let content = json!({"vhost": arguments.vhost, "queue": queue}).to_string();
+    let answer = control::asked(&arguments.data_dir, "queue", content.as_bytes())?;
+    if arguments.json {
+        print(&format!("{answer}\n"));
+        return Ok(());
+    }
+    print(&tables::queue(&answer, &arguments.vhost));
     Ok(())
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use menzil_amqp::{
     Action, AuthError, CloseReason, Inbound, OpenError, Outbound, Outgoing, Sink as _, Violation,
 };
-use menzil_model::{ConnectionId, Escaped, Name};
+use menzil_model::{ConnectionId, Escaped, Name, text_of};
 use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
@@ -539,7 +539,7 @@ fn entropy() -> u128 {
 
 /// What a client did wrong, in the words that it was told.
 fn told(what: &str, violation: &Violation) -> String {
-    let (code, detail) = (violation.code, Escaped(&violation.detail));
+    let (code, detail) = (violation.code, text_of(&violation.detail));
     format!("{what}: {} {} - {detail}", code.number(), code.name())
 }
 

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use menzil_core::{Object, SettingOrigin, SettingValue};
+use menzil_core::{Object, Refusal, SettingOrigin, SettingValue};
 use menzil_model::fact::PolicyDefinition;
-use menzil_model::{Name, Table, Value as Field, text_of};
+use menzil_model::{Escaped, Name, Table, Value as Field, text_of};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -24,7 +24,8 @@ use crate::{delays, log, stats};
 pub(crate) const CONTENT_BYTES_MAX: usize = 256 << 20;
 
 /// The words that have content.
-const WITH_CONTENT: [&str; 7] = [
+const WITH_CONTENT: [&str; 8] = [
+    "queue",
     "explain",
     "set-policy",
     "clear-policy",
@@ -48,6 +49,7 @@ pub(crate) fn length_of(word: &str, rest: &str) -> usize {
 pub(crate) fn answer(node: &Node, word: &str, rest: &str, content: &[u8]) -> Value {
     let done = match word {
         "stats" => Ok(stats::all(node)),
+        "queue" => read(content).and_then(|asked| queue(node, &asked)),
         "explain" => read(content).and_then(|asked| explained(node, &asked)),
         "policies" => Ok(policies(node)),
         "set-policy" => read(content).and_then(|asked| set_policy(node, &asked)),
@@ -57,7 +59,7 @@ pub(crate) fn answer(node: &Node, word: &str, rest: &str, content: &[u8]) -> Val
         "delays" => read(content).and_then(|asked| delays::list(node, &asked)),
         "cancel-delays" => read(content).and_then(|asked| delays::cancel(node, &asked)),
         _ => Err(format!(
-            "ask for stats, explain, policies, set-policy, clear-policy, effective, import, \
+            "ask for stats, queue, explain, policies, set-policy, clear-policy, effective, import, \
              delays or cancel-delays, not {word:?}"
         )),
     };
@@ -111,6 +113,13 @@ struct ClearPolicy {
 }
 
 #[derive(Deserialize)]
+struct QueueOf {
+    #[serde(default = "slash")]
+    vhost: String,
+    queue: String,
+}
+
+#[derive(Deserialize)]
 struct EffectiveOf {
     #[serde(default = "slash")]
     vhost: String,
@@ -122,13 +131,31 @@ pub(crate) fn shard<'a>(node: &'a Node, vhost: &str) -> Result<&'a Arc<ShardDriv
     definitions::find(&node.shards, vhost).ok_or_else(|| definitions::unknown(vhost))
 }
 
+/// One queue in numbers.
+fn queue(node: &Node, asked: &QueueOf) -> Result<Value, String> {
+    let QueueOf { vhost, queue } = asked;
+    let found = shard(node, vhost)?.numbers_of(queue.as_bytes());
+    let found = found.ok_or_else(|| absent("queue", queue, vhost))?;
+    Ok(stats::of_queue(&found))
+}
+
+fn absent(kind: &str, name: &str, vhost: &str) -> String {
+    let (name, vhost) = (Escaped(name.as_bytes()), Escaped(vhost.as_bytes()));
+    format!("there is no {kind} '{name}' in virtual host '{vhost}'")
+}
+
 fn set_policy(node: &Node, asked: &SetPolicy) -> Result<Value, String> {
     let shard = shard(node, &asked.vhost)?;
-    let policy = definitions::policy_of(&asked.name, asked.operator, &asked.parts)?;
+    let policy = definitions::policy_of(&asked.name, asked.operator, &asked.parts);
+    let policy = policy.map_err(|mistakes| {
+        let plain: Vec<String> = mistakes.into_iter().map(|mistake| mistake.plain).collect();
+        plain.join("; ")
+    })?;
+    let set = of_policy(&asked.vhost, &policy);
     let mut touched = Touched::new();
     let done = shard.batch(node).set_policy(policy, &mut touched);
     node.flush(&mut touched);
-    done.map_err(|refusal| definitions::text_of(&refusal, &asked.vhost))?;
+    done.map_err(|refusal| plain(&refusal, &asked.vhost))?;
     definitions::finish(node, shard);
     log::info(
         "policy set",
@@ -138,7 +165,14 @@ fn set_policy(node: &Node, asked: &SetPolicy) -> Result<Value, String> {
             ("operator", &asked.operator),
         ],
     );
-    Ok(json!({ "set": asked.name }))
+    Ok(json!({ "set": set }))
+}
+
+/// A refusal without the code that it has for clients.
+fn plain(refusal: &Refusal, vhost: &str) -> String {
+    let text = definitions::text_of(refusal, vhost);
+    let without_code = text.split_once(" - ").map(|(_, text)| text.to_owned());
+    without_code.unwrap_or(text)
 }
 
 fn clear_policy(node: &Node, asked: &ClearPolicy) -> Result<Value, String> {
@@ -224,14 +258,14 @@ fn effective(node: &Node, asked: &EffectiveOf) -> Result<Value, String> {
         _ => return Err("name a queue or an exchange".to_owned()),
     };
     let Some(effective) = shard.effective(&object) else {
-        let (kind, name) = match &object {
-            Object::Queue(name) => ("queue", name),
-            Object::Exchange(name) => ("exchange", name),
-        };
-        let vhost = &asked.vhost;
-        return Err(format!(
-            "there is no {kind} '{name}' in virtual host '{vhost}'"
-        ));
+        return Err(match (&asked.queue, &asked.exchange) {
+            (Some(name), _) => absent("queue", name, &asked.vhost),
+            (None, name) => absent(
+                "exchange",
+                name.as_deref().unwrap_or_default(),
+                &asked.vhost,
+            ),
+        });
     };
     let settings = effective.settings.iter().map(|setting| {
         let value = match &setting.value {

@@ -6,17 +6,18 @@
 //! that this broker has no use for: each section is named and counted. Operator policies stand
 //! among the parameters.
 
+pub(crate) mod at_start;
 mod file;
 mod json;
+mod nowhere;
 mod passed_over;
 mod plan;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
-use menzil_core::{Definition, Refusal};
+use menzil_core::{Definition, Definitions, Refusal};
 use menzil_model::{Escaped, Map, Name};
 
 use crate::driver::Node;
@@ -27,6 +28,7 @@ use passed_over::PassedOver;
 
 pub(crate) use file::PolicyParts;
 pub(crate) use json::table_of_fields;
+pub(crate) use nowhere::{Nowhere, new_shard};
 pub(crate) use plan::{Plan, policy_of};
 
 /// Why definitions were not imported: where the mistake is, and what.
@@ -68,12 +70,6 @@ pub(crate) struct Parsed {
     passed_over: Vec<PassedOver>,
 }
 
-/// Reads a file of definitions.
-pub(crate) fn read(path: &Path) -> Result<Parsed, String> {
-    let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    parse(&bytes, None).map_err(|error| format!("{}: {error}", path.display()))
-}
-
 /// Reads definitions. Nothing of the server is looked at. Objects that name no virtual host, as in
 /// an export of a single one, belong to `vhost`; without it they are a mistake.
 pub(crate) fn parse(bytes: &[u8], vhost: Option<&str>) -> Result<Parsed, ImportError> {
@@ -95,18 +91,40 @@ pub(crate) fn parse(bytes: &[u8], vhost: Option<&str>) -> Result<Parsed, ImportE
 /// Objects that the shard is held for at once.
 const OBJECTS_AT_ONCE: usize = 200;
 
-/// Checks everything against what is there, and then carries it out. Returns when all of it is
-/// on disk and policies have reached every object. Not for tasks.
+/// Checks everything against what is there, and then carries it out as [`carry_out`] does.
 pub(crate) fn import(node: &Node, parsed: Parsed) -> Result<Imported, ImportError> {
+    check(&parsed, |vhost, definitions| {
+        Some(find(&node.shards, vhost)?.check_definitions(definitions))
+    })?;
+    carry_out(node, parsed)
+}
+
+/// What is wrong with definitions for a shard: the number of one, and why.
+pub(crate) type Refused = Box<(usize, Refusal)>;
+
+/// Checks all of them. `check_in` asks a virtual host, and knows none where there is none.
+pub(crate) fn check(
+    parsed: &Parsed,
+    check_in: impl Fn(&str, &Definitions) -> Option<Result<(), Refused>>,
+) -> Result<(), ImportError> {
+    for (vhost, plan) in &parsed.plans {
+        let done = check_in(vhost, &plan.definitions)
+            .ok_or_else(|| ImportError::new(plan.first_place(), unknown(vhost)))?;
+        done.map_err(|refused| {
+            let (number, refusal) = *refused;
+            ImportError::new(plan.place(number), advice_on(&refusal, vhost))
+        })?;
+    }
+    Ok(())
+}
+
+/// Carries out what [`check`] found good. Returns when all of it is on disk and policies have
+/// reached every object. Not for tasks.
+pub(crate) fn carry_out(node: &Node, parsed: Parsed) -> Result<Imported, ImportError> {
     let mut checked: Vec<(Arc<ShardDriver>, Plan)> = Vec::new();
     for (vhost, plan) in parsed.plans {
         let shard = find(&node.shards, &vhost)
             .ok_or_else(|| ImportError::new(plan.first_place(), unknown(&vhost)))?;
-        let refused = shard.check_definitions(&plan.definitions);
-        refused.map_err(|refused| {
-            let (number, refusal) = *refused;
-            ImportError::new(plan.place(number), advice_on(&refusal, &vhost))
-        })?;
         checked.push((Arc::clone(shard), plan));
     }
     let mut imported = Imported {
@@ -120,7 +138,7 @@ pub(crate) fn import(node: &Node, parsed: Parsed) -> Result<Imported, ImportErro
         );
     }
     for (shard, plan) in &checked {
-        carry_out(node, shard, plan, &mut imported)?;
+        define(node, shard, plan, &mut imported)?;
     }
     for (shard, _) in &checked {
         finish(node, shard);
@@ -141,7 +159,7 @@ fn advice_on(refusal: &Refusal, vhost: &str) -> String {
     text
 }
 
-fn carry_out(
+fn define(
     node: &Node,
     shard: &ShardDriver,
     plan: &Plan,

@@ -10,11 +10,11 @@ mod text;
 
 use std::fmt::Write as _;
 
-use menzil_core::{Log, QueueDeclare, Shard, ShardSettings, Topology};
-use menzil_model::{Fact, Name, Table};
+use menzil_core::{QueueDeclare, Shard, ShardSettings, Topology};
+use menzil_model::{Name, Table};
 use serde::{Deserialize, Serialize};
 
-use crate::definitions::{self, Plan};
+use crate::definitions::{self, Nowhere, Plan};
 use crate::driver::Node;
 
 use question::Message;
@@ -99,7 +99,7 @@ fn many(
 ) -> Result<Answer, String> {
     let (mut count, mut lost) = (0, 0);
     let mut text = String::new();
-    for line in lines.lines().filter(|line| !line.is_empty()) {
+    for line in lines.lines().filter(|line| !is_passed_over(line)) {
         let (exchange, key) = line
             .split_once('\t')
             .unwrap_or((question.exchange.as_str(), line));
@@ -118,12 +118,18 @@ fn many(
     })
 }
 
+/// Whether a line has no key: nothing, or a comment. A key that begins like one stands behind
+/// its exchange and a tab.
+fn is_passed_over(line: &str) -> bool {
+    line.is_empty() || line == "#" || line.starts_with("# ")
+}
+
 /// A shard that has what the file says, and what of it was left out.
 fn declared(plan: &Plan, vhost: &str) -> (Shard, Vec<String>) {
-    let mut shard = Shard::new(ShardSettings::default());
     let (mut log, mut effects) = (Nowhere::default(), Vec::new());
+    let name = Name::cut(vhost.as_bytes());
+    let mut shard = definitions::new_shard(ShardSettings::default(), &name, &mut log);
     let mut notes = Vec::new();
-    shard.start(0, &Name::cut(vhost.as_bytes()), &mut log);
     for (number, definition) in plan.definitions.iter().enumerate() {
         let Err(refusal) = shard.define(0, definition, &mut log, &mut effects) else {
             continue;
@@ -157,30 +163,4 @@ fn plain_queue(declare: &QueueDeclare) -> QueueDeclare {
         arguments: Table::empty(),
         ..declare.clone()
     }
-}
-
-/// A log that keeps nothing.
-#[derive(Default)]
-struct Nowhere {
-    index: u64,
-}
-
-impl Log for Nowhere {
-    fn append(&mut self, _: &Fact, _: u32) -> u64 {
-        self.index += 1;
-        self.index
-    }
-
-    fn append_lazy(&mut self, _: &Fact) -> u64 {
-        self.index += 1;
-        self.index
-    }
-
-    fn has_room(&self, _: u64) -> bool {
-        true
-    }
-
-    fn release(&mut self, _: u64, _: u32) {}
-
-    fn retain_run(&mut self, _: u64, _: u64) {}
 }

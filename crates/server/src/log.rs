@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use menzil_journal::{CheckpointError, Damage, ReadError, TornTail};
-use menzil_model::{ConnectionId, Escaped, Name, Position};
+use menzil_model::{ConnectionId, Escaped, Name, Position, text_of};
 use serde_json::Value;
 
 use crate::config::{LogFormat, LogLevel};
@@ -21,9 +21,26 @@ pub type Field<'a> = (&'a str, &'a dyn Loggable);
 
 /// What a line can say: a text, which in JSON too is one unless the type says otherwise.
 pub trait Loggable: Display {
+    /// The text before anything is escaped: that is done once, as the line is made.
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
     /// The value in a line of JSON.
     fn json(&self) -> Value {
-        Value::String(self.to_string())
+        Value::String(self.text())
+    }
+}
+
+impl Loggable for Name {
+    fn text(&self) -> String {
+        text_of(self.as_bytes())
+    }
+}
+
+impl Loggable for Escaped<'_> {
+    fn text(&self) -> String {
+        text_of(self.0)
     }
 }
 
@@ -56,8 +73,6 @@ impl Loggable for String {}
 impl Loggable for std::io::Error {}
 impl Loggable for std::net::SocketAddr {}
 impl Loggable for std::path::Display<'_> {}
-impl Loggable for Name {}
-impl Loggable for Escaped<'_> {}
 impl Loggable for Position {}
 impl Loggable for Damage {}
 impl Loggable for TornTail {}
@@ -122,7 +137,7 @@ fn name(level: LogLevel) -> &'static str {
 fn as_text(time: &str, level: LogLevel, message: &str, fields: &[Field<'_>]) -> String {
     let mut line = format!("{time} {:5} {}", name(level), Escaped(message.as_bytes()));
     for (key, value) in fields {
-        let value = Escaped(value.to_string().as_bytes()).to_string();
+        let value = Escaped(value.text().as_bytes()).to_string();
         let bare = !value.is_empty() && !value.contains([' ', '"', '=']);
         let _ = if bare {
             write!(line, " {key}={value}")
@@ -192,6 +207,22 @@ mod tests {
         assert_eq!(json.matches('\n').count(), 1);
         let read: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(read["user"], value);
+    }
+
+    #[test]
+    fn what_a_client_chose_is_escaped_once() {
+        let name = Name::new(b"a\\b\t").unwrap();
+        let user = Escaped(b"c\\d");
+        let odd = Name::new(b"\xff").unwrap();
+        let fields: [Field<'_>; 3] = [("name", &name), ("user", &user), ("odd", &odd)];
+        let text = as_text("T", LogLevel::Info, "hello", &fields[..2]);
+        assert_eq!(text, "T info  hello name=a\\\\b\\t user=c\\\\d\n");
+        let read: Value =
+            serde_json::from_str(&as_json("T", LogLevel::Info, "hello", &fields)).unwrap();
+        assert_eq!(read["name"], "a\\b\t");
+        assert_eq!(read["user"], "c\\d");
+        // No text is these bytes.
+        assert_eq!(read["odd"], "\\xff");
     }
 
     #[test]

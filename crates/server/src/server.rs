@@ -72,7 +72,8 @@ impl Server {
     /// before [`Server::run`]; a port that is taken leaves no half-made folder.
     pub fn start(settings: Settings) -> Result<Self, StartError> {
         let clock = Clock::start();
-        let definitions = read_definitions(&settings)?;
+        let definitions = definitions::at_start::read(&settings, || shard_settings(&settings))
+            .map_err(StartError)?;
         raise_file_limit(settings.connections_max);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -92,7 +93,7 @@ impl Server {
         let journal = open_journal(&settings, &mut recovery)?;
         let users = Users::new(&settings).map_err(StartError)?;
         let (stopping, _) = watch::channel(false);
-        let shards = start_shards(&settings, &clock, &journal, recovery)?;
+        let shards = start_shards(&settings, &clock, &journal, recovery, definitions.as_ref())?;
         let node = Arc::new(Node {
             session: Arc::new(session_config(&settings)),
             clock,
@@ -128,11 +129,13 @@ impl Server {
             node.wait_committed(shard, node.journal.appended(shard.id));
         }
         if let Some(parsed) = definitions
-            && let Err(error) = definitions::import(&node, parsed)
+            && let Err(error) = definitions::carry_out(&node, parsed)
         {
             threads.stop(&node);
-            let path = node.settings.definitions.display();
-            return Err(StartError(format!("{path}: {error}")));
+            return Err(StartError(definitions::at_start::told(
+                &node.settings,
+                &error,
+            )));
         }
         Ok(Self {
             node,
@@ -203,15 +206,6 @@ impl Server {
         log::info("stopped", &[("uptime_ms", &node.clock.uptime_ms())]);
         Ok(())
     }
-}
-
-/// Before anything is touched: a file that does not read leaves everything as it is.
-fn read_definitions(settings: &Settings) -> Result<Option<definitions::Parsed>, StartError> {
-    let path = &settings.definitions;
-    if path.as_os_str().is_empty() {
-        return Ok(None);
-    }
-    definitions::read(path).map(Some).map_err(StartError)
 }
 
 /// Says what the settings make of who can log in from where.
@@ -404,6 +398,7 @@ fn start_shards(
     clock: &Clock,
     journal: &Journal<OsDisk>,
     recovery: Recovery,
+    definitions: Option<&definitions::Parsed>,
 ) -> Result<Map<Name, Arc<ShardDriver>>, StartError> {
     let mut configured = Vec::new();
     for name in &settings.virtual_hosts {
@@ -414,6 +409,11 @@ fn start_shards(
     let quarantined = recovery.quarantined();
     let mut shards = Map::default();
     let recovered = recovery.finish(&configured);
+    if let Some(parsed) = definitions {
+        let of_shards = || shard_settings(settings);
+        definitions::at_start::check_recovered(settings, parsed, &recovered, of_shards)
+            .map_err(StartError)?;
+    }
     let took_ms = clock.uptime_ms();
     for one in &recovered {
         let (mut run, mut needed, mut found) = ((0, 0, 0), 0, 0);

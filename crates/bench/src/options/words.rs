@@ -280,7 +280,7 @@ fn narrow<T: TryFrom<u64>>(name: &str, value: u64) -> Result<T, BenchError> {
     })
 }
 
-fn seconds(name: &str, value: &str) -> Result<Duration, BenchError> {
+pub(crate) fn seconds(name: &str, value: &str) -> Result<Duration, BenchError> {
     let time = value
         .parse()
         .ok()
@@ -386,7 +386,10 @@ fn unknown(name: &str) -> BenchError {
 }
 
 /// The known name that one or two slips of the finger turn into `name`.
-fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+pub(crate) fn nearest(
+    name: &str,
+    known: impl Iterator<Item = &'static str>,
+) -> Option<&'static str> {
     known
         .map(|candidate| (distance(name, candidate), candidate))
         .filter(|(slips, candidate)| *slips <= 2 && *slips < candidate.len() / 2)

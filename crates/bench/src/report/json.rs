@@ -22,6 +22,7 @@ fn object(row: &Row) -> String {
     fields.integer("delivered", Some(row.counts.delivered));
     fields.integer("confirmed", Some(row.counts.confirmed));
     fields.integer("nacked", Some(row.counts.nacked));
+    fields.integer("lost", row.lost);
     fields.decimal("broker_cpu_seconds_per_million", row.cpu_per_million());
     fields.integer(
         "broker_resident_bytes_before",
@@ -30,6 +31,10 @@ fn object(row: &Row) -> String {
     fields.integer(
         "broker_resident_bytes",
         row.broker.map(|cost| cost.resident_after),
+    );
+    fields.integer(
+        "broker_resident_bytes_peak",
+        row.broker.and_then(|cost| cost.resident_peak),
     );
     fields.decimal("broker_growth_bytes_per_each", row.growth_per_staying());
     fields.integer(

@@ -4,6 +4,7 @@ use menzil_model::fact::{ApplyTo, PolicyDefinition};
 use menzil_model::{Escaped, Name, Table, TableBuilder, Value};
 
 use super::keys::{Key, LAST};
+use super::mistake::{PolicyMistake, given};
 use super::pattern::{PATTERN_BYTES_MAX, Pattern};
 use crate::topology::Term;
 
@@ -29,9 +30,15 @@ pub struct PolicyRequest<'a> {
 const DEFINITION_BYTES_MAX: usize = 16 << 10;
 
 impl PolicyRequest<'_> {
-    /// The policy, or what is wrong: a text for each part, as RabbitMQ lists them.
-    pub fn check(&self) -> Result<PolicyDefinition, Vec<String>> {
-        let name = Name::new(self.name).ok_or_else(|| "name must not exceed 255 bytes".to_owned());
+    /// The policy, or what is wrong: a mistake for each part, as RabbitMQ lists them.
+    pub fn check(&self) -> Result<PolicyDefinition, Vec<PolicyMistake>> {
+        let long = || {
+            PolicyMistake::new(
+                "name must not exceed 255 bytes",
+                "the name is too long: 255 bytes at most",
+            )
+        };
+        let name = Name::new(self.name).ok_or_else(long);
         let priority = self.priority();
         let pattern = self.pattern();
         let apply_to = self.apply_to();
@@ -60,40 +67,55 @@ impl PolicyRequest<'_> {
         }
     }
 
-    fn priority(&self) -> Result<i64, String> {
+    fn priority(&self) -> Result<i64, PolicyMistake> {
         let Some(value) = self.priority else {
             return Ok(0);
         };
         let number = value.as_integer();
         number
             .and_then(|number| i64::try_from(number).ok())
-            .ok_or_else(|| format!("priority should be a number, actually was {}", Term(value)))
+            .ok_or_else(|| {
+                PolicyMistake::new(
+                    format!("priority should be a number, actually was {}", Term(value)),
+                    format!(
+                        "the priority is {}, and must be a whole number",
+                        given(value)
+                    ),
+                )
+            })
     }
 
-    fn pattern(&self) -> Result<Vec<u8>, String> {
+    fn pattern(&self) -> Result<Vec<u8>, PolicyMistake> {
         let value = self.pattern.unwrap_or(Value::Void);
         let Value::LongString(pattern) = value else {
-            return Err(format!(
-                "pattern should be a binary but was {}",
-                Term(value)
+            return Err(PolicyMistake::new(
+                format!("pattern should be a binary but was {}", Term(value)),
+                format!("the pattern is {}, and must be a text", given(value)),
             ));
         };
         if pattern.len() > PATTERN_BYTES_MAX {
-            return Err(format!("pattern must not exceed {PATTERN_BYTES_MAX} bytes"));
+            return Err(PolicyMistake::new(
+                format!("pattern must not exceed {PATTERN_BYTES_MAX} bytes"),
+                format!("the pattern is too long: {PATTERN_BYTES_MAX} bytes at most"),
+            ));
         }
         match Pattern::new(pattern) {
             Ok(_) => Ok(pattern.to_vec()),
-            Err(why) => Err(format!(
-                "pattern should be regular expression but is invalid: {why}"
+            Err(why) => Err(PolicyMistake::new(
+                format!("pattern should be regular expression but is invalid: {why}"),
+                format!(
+                    "the pattern {} is no regular expression: {why}",
+                    given(value)
+                ),
             )),
         }
     }
 
-    fn apply_to(&self) -> Result<ApplyTo, String> {
+    fn apply_to(&self) -> Result<ApplyTo, PolicyMistake> {
         let Some(value) = self.apply_to else {
             return Ok(ApplyTo::All);
         };
-        let given = if let Value::LongString(text) = value {
+        let named = if let Value::LongString(text) = value {
             if let Some(apply_to) = ApplyTo::from_name(text) {
                 return Ok(apply_to);
             }
@@ -101,13 +123,20 @@ impl PolicyRequest<'_> {
         } else {
             Term(value).to_string()
         };
-        Err(format!(
-            "apply-to '{given}' unrecognised; should be one of: 'queues', 'classic_queues',  \
-             'quorum_queues', 'streams', 'exchanges', or 'all'"
+        Err(PolicyMistake::new(
+            format!(
+                "apply-to '{named}' unrecognised; should be one of: 'queues', 'classic_queues',  \
+                 'quorum_queues', 'streams', 'exchanges', or 'all'"
+            ),
+            format!(
+                "apply-to is {}, and must be all, exchanges, queues, classic_queues, \
+                 quorum_queues or streams",
+                given(value)
+            ),
         ))
     }
 
-    fn definition(&self) -> Result<Table, String> {
+    fn definition(&self) -> Result<Table, PolicyMistake> {
         let value = self.definition.unwrap_or(Value::Void);
         let Value::Table(fields) = value else {
             let validator = if self.is_operator {
@@ -115,15 +144,26 @@ impl PolicyRequest<'_> {
             } else {
                 "policy_validator"
             };
-            return Err(format!(
-                "parse error while reading policy definition: {}. Validator: {validator}.",
-                Term(value)
+            return Err(PolicyMistake::new(
+                format!(
+                    "parse error while reading policy definition: {}. Validator: {validator}.",
+                    Term(value)
+                ),
+                format!(
+                    "the definition is {}, and must be a JSON object of keys and values, such as \
+                     {{\"max-length\": 1000}}",
+                    given(value)
+                ),
             ));
         };
         let mut fields: Vec<_> = fields.collect();
         fields.sort_by_key(|(name, _)| *name);
         if fields.is_empty() {
-            return Err("no policy provided".to_owned());
+            return Err(PolicyMistake::new(
+                "no policy provided",
+                "the definition is empty: it needs a key and its value, such as \
+                 {\"max-length\": 1000}",
+            ));
         }
         self.check_fields(&fields)?;
         let table = fields
@@ -134,14 +174,15 @@ impl PolicyRequest<'_> {
             });
         let table = table.build();
         if table.as_bytes().len() > DEFINITION_BYTES_MAX {
-            return Err(format!(
-                "definition must not exceed {DEFINITION_BYTES_MAX} bytes"
+            return Err(PolicyMistake::new(
+                format!("definition must not exceed {DEFINITION_BYTES_MAX} bytes"),
+                format!("the definition is too long: {DEFINITION_BYTES_MAX} bytes at most"),
             ));
         }
         Ok(table)
     }
 
-    fn check_fields(&self, fields: &[(&[u8], Value<'_>)]) -> Result<(), String> {
+    fn check_fields(&self, fields: &[(&[u8], Value<'_>)]) -> Result<(), PolicyMistake> {
         let is_known = |key: &Key| !self.is_operator || key.operator.is_some();
         let find = |name: &[u8]| Key::find(name).filter(|key| is_known(key));
         let known = || {
@@ -153,27 +194,23 @@ impl PolicyRequest<'_> {
         let first = known().filter(|(key, _)| !is_last(key));
         for (key, value) in first.chain(known().filter(|(key, _)| is_last(key))) {
             if !(key.accepts)(value) {
-                return Err(format!("{} {}", Term(value), key.wrong));
+                return Err(PolicyMistake::value(key, value));
             }
         }
         check_delayed_retry(fields)?;
-        let unknown: Vec<String> = fields
+        let unknown: Vec<_> = fields
             .iter()
             .filter(|(name, _)| find(name).is_none())
-            .map(|(name, value)| format!("{{{},{}}}", Term(Value::LongString(name)), Term(*value)))
             .collect();
         if unknown.is_empty() {
             return Ok(());
         }
-        Err(format!(
-            "[{}] are not recognised policy settings",
-            unknown.join(",")
-        ))
+        Err(PolicyMistake::keys(&unknown, self.is_operator))
     }
 }
 
 /// Whether what is said of delayed retries goes together.
-fn check_delayed_retry(fields: &[(&[u8], Value<'_>)]) -> Result<(), String> {
+fn check_delayed_retry(fields: &[(&[u8], Value<'_>)]) -> Result<(), PolicyMistake> {
     let find = |name: &str| {
         let mut found = fields.iter().filter(|(field, _)| *field == name.as_bytes());
         found.next().map(|(_, value)| *value)
@@ -182,16 +219,22 @@ fn check_delayed_retry(fields: &[(&[u8], Value<'_>)]) -> Result<(), String> {
     let max = find("delayed-retry-max").and_then(|value| value.as_integer());
     match find("delayed-retry-type") {
         Some(Value::LongString(kind)) if kind != b"disabled" && min.is_none() => {
-            return Err(format!(
-                "delayed-retry-min is required when delayed-retry-type is {}",
-                Escaped(kind)
+            let kind = Escaped(kind);
+            return Err(PolicyMistake::new(
+                format!("delayed-retry-min is required when delayed-retry-type is {kind}"),
+                format!(
+                    "delayed-retry-type {kind} needs delayed-retry-min too: add it, in milliseconds"
+                ),
             ));
         }
         _ => {}
     }
     match (min, max) {
-        (Some(min), Some(max)) if max < min => Err(format!(
-            "delayed-retry-max ({max}) must not be smaller than delayed-retry-min ({min})"
+        (Some(min), Some(max)) if max < min => Err(PolicyMistake::new(
+            format!("delayed-retry-max ({max}) must not be smaller than delayed-retry-min ({min})"),
+            format!(
+                "delayed-retry-max is {max}, and must be at least what delayed-retry-min is, {min}"
+            ),
         )),
         _ => Ok(()),
     }

@@ -9,6 +9,7 @@
 
 mod check;
 mod keys;
+mod mistake;
 mod pattern;
 mod settings;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use self::pattern::Pattern;
 
 pub use check::PolicyRequest;
 pub(crate) use keys::{Key, RETAIN_AGE, RETAIN_BYTES, RETAIN_MESSAGES};
+pub use mistake::PolicyMistake;
 pub(crate) use settings::{argument_of, settings_of};
 
 /// What a policy may be for.

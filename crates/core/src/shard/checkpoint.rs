@@ -272,7 +272,7 @@ impl Shard {
 
     /// Of [`Shard::checkpoint_bytes`] the part that looks at no queue.
     pub fn checkpoint_bytes_of_topology(&self) -> u64 {
-        let objects = self.queues.len() + self.topology.exchanges().count();
+        let objects = self.queues.len() + self.topology.exchange_count();
         let objects = objects as u64 + self.topology.binding_count() as u64;
         let policies: usize = self
             .policies

@@ -451,8 +451,8 @@ impl Shard {
         Move::Done
     }
 
-    /// Lets consumers take what entered these queues in this turn, and lets go what is past its
-    /// time: that is in the way of nothing that comes now.
+    /// Lets consumers take what entered these queues in this turn or came back to them, and lets
+    /// go what is past its time or over the limit: that is in the way of nothing that comes now.
     pub(super) fn make_room(&mut self, turn: &mut Turn<'_>, targets: &[QueueId]) {
         for id in targets {
             let Some(place) = self.queues.place(id) else {
@@ -462,6 +462,11 @@ impl Shard {
             let waits =
                 queue.is_some_and(|queue| queue.is_limited() && queue.index.ready_count() > 0);
             if waits {
+                if self.over.has(*id) {
+                    self.trim(turn, *id, place);
+                    // What it dead-letters goes on from there when its turn comes.
+                    self.touch_at(*id, place);
+                }
                 self.pump(turn, *id, place);
                 self.expire_now(turn, *id);
             }

@@ -2,7 +2,7 @@
 //! in each turn. What is past its time is in the way of nothing and goes first. What a publish
 //! brings is looked at where it enters.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use menzil_model::fact::Why;
 use menzil_model::{Fact, QueueId};
@@ -14,10 +14,19 @@ use crate::queue::Queue;
 use crate::slots::Place;
 use crate::turn::Turn;
 
-/// Queues over their limit, from which nothing goes to consumers for now.
+/// What is to be done about a queue to which something came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    /// It is over its limit, and nothing goes to consumers for now.
+    Limit,
+    /// It was, and who waits for that goes on when its turn comes.
+    NoMore,
+}
+
+/// Queues that are over their limit, or were in this turn.
 #[derive(Debug, Default)]
 pub(super) struct OverLimit {
-    queues: BTreeSet<QueueId>,
+    queues: BTreeMap<QueueId, Over>,
     /// Entries that this turn may drop still.
     drops: usize,
 }
@@ -28,11 +37,17 @@ impl OverLimit {
         self.drops = DROPPED_AT_ONCE;
     }
 
+    /// Whether the queue is over its limit.
     pub(super) fn has(&self, id: QueueId) -> bool {
-        !self.queues.is_empty() && self.queues.contains(&id)
+        !self.queues.is_empty() && self.queues.get(&id) == Some(&Over::Limit)
     }
 
-    /// The queue is gone.
+    /// Whether it is, or was until something else had to enter it.
+    pub(super) fn knows(&self, id: QueueId) -> bool {
+        !self.queues.is_empty() && self.queues.contains_key(&id)
+    }
+
+    /// The queue is gone, or nobody waits for it any more.
     pub(super) fn forget(&mut self, id: QueueId) {
         self.queues.remove(&id);
     }
@@ -43,7 +58,7 @@ impl Shard {
     pub(super) fn note_over(&mut self, id: QueueId, place: Place) {
         let queue = self.queues.at(place, id);
         if queue.is_some_and(|queue| queue.sheds() && queue.is_over(0, 0)) {
-            self.over.queues.insert(id);
+            self.over.queues.insert(id, Over::Limit);
         }
     }
 
@@ -70,7 +85,7 @@ impl Shard {
         let queue = self.queues.at(place, id);
         let is_done = queue.is_none_or(|queue| !queue.is_to_be_trimmed());
         if is_done {
-            self.over.queues.remove(&id);
+            self.over.queues.insert(id, Over::NoMore);
         } else if !self.dead_letters((id, place)) {
             self.resume_next_turn(id);
         }

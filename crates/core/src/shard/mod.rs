@@ -67,7 +67,7 @@ pub use checkpoint::{Draft, Frozen, QUEUES_LOOKED_AT};
 pub use define::{Definition, Definitions};
 pub use delays::{Delay, DelaySummary, Stray};
 pub use effective::{Effective, Setting, SettingOrigin, SettingValue};
-pub use summary::{QueueSummary, Summary};
+pub use summary::{QUEUES_COUNTED, QueueSummary, Summary};
 
 /// What may be tuned of a shard.
 #[derive(Clone, Debug)]
@@ -503,7 +503,8 @@ impl Shard {
 
     fn settle_queue(&mut self, turn: &mut Turn<'_>, id: QueueId, place: Place) {
         self.end_delays(turn.now, id, place);
-        if self.over.has(id) && self.trim(turn, id, place) {
+        if self.over.knows(id) && self.trim(turn, id, place) {
+            self.over.forget(id);
             self.resume_parked(turn, id);
         }
         self.pump(turn, id, place);

@@ -1,11 +1,11 @@
 //! What there is in a shard, in numbers, and whether they add up.
 
-use menzil_model::{Map, Name, QueueId, Set, StorePurpose};
+use menzil_model::{Map, Name, Set, StorePurpose};
 
 use super::Shard;
 use crate::counters::Counters;
 use crate::policy::settings_of;
-use crate::queue::QueueCounters;
+use crate::queue::{Queue, QueueCounters};
 use crate::topology::Topology;
 
 /// Objects of a shard.
@@ -68,25 +68,60 @@ impl Shard {
 
     /// Objects, counted.
     pub fn summary(&self) -> Summary {
-        let length_of = |purpose: Option<StorePurpose>| {
-            let of_purpose = |id: &QueueId| id.store().map(|(_, purpose)| purpose) == purpose;
-            let queues = self.queues.iter().filter(|(id, _)| of_purpose(id));
-            queues.map(|(_, queue)| queue.index.len()).sum()
-        };
+        let mut summary = self.summary_of_objects();
+        let mut from = 0;
+        while self.summarize_queues(from, &mut summary, &mut Vec::new()) {
+            from += QUEUES_COUNTED;
+        }
+        summary
+    }
+
+    /// Of [`Shard::summary`] the part that looks at no queue.
+    pub fn summary_of_objects(&self) -> Summary {
         Summary {
-            exchanges: self.topology.exchanges().count() as u64,
-            queues: self.queues.keys().filter(|id| !id.is_store()).count() as u64,
+            exchanges: self.topology.exchange_count() as u64,
             bindings: self.topology.binding_count() as u64,
-            messages: length_of(None),
-            retained: length_of(Some(StorePurpose::Retention)),
-            delayed: length_of(Some(StorePurpose::Delay)),
             connections: self.connections.len() as u64,
             channels: self.channels.len() as u64,
             consumers: self.consumers.len() as u64,
             content_bytes: self.content.bytes(),
             index_bytes: self.shelf.bytes_here(),
             index_scratch_bytes: self.shelf.bytes_away(),
+            ..Summary::default()
         }
+    }
+
+    /// Of [`Shard::summary`] and [`Shard::queues`] the part of [`QUEUES_COUNTED`] queues from a
+    /// place on: it is added. False past the last one. In what order queues come is not said; one
+    /// that is deleted and declared again between two calls may come twice.
+    pub fn summarize_queues(
+        &self,
+        from: usize,
+        summary: &mut Summary,
+        queues: &mut Vec<QueueSummary>,
+    ) -> bool {
+        let Some(some) = self.queues.some(from, QUEUES_COUNTED) else {
+            return false;
+        };
+        for queue in some {
+            let messages = queue.index.len();
+            match queue.definition.id.store() {
+                None => {
+                    summary.queues += 1;
+                    summary.messages += messages;
+                    queues.push(of_queue(queue));
+                }
+                Some((_, StorePurpose::Retention)) => summary.retained += messages,
+                Some((_, StorePurpose::Delay)) => summary.delayed += messages,
+            }
+        }
+        true
+    }
+
+    /// The queue of that name.
+    pub fn queue_summary(&self, name: &[u8]) -> Option<QueueSummary> {
+        let id = self.topology.queue(name)?;
+        self.queues.get(&id).map(of_queue)
     }
 
     /// Its exchanges, queues and bindings.
@@ -96,22 +131,11 @@ impl Shard {
 
     /// Every queue, by name; the stores of exchanges are none.
     pub fn queues(&self) -> Vec<QueueSummary> {
-        let mut queues: Vec<_> = self
-            .queues
-            .values()
-            .filter(|queue| !queue.definition.id.is_store())
-            .map(|queue| QueueSummary {
-                name: queue.definition.name.clone(),
-                durable: queue.definition.durable,
-                ready: queue.index.ready_count(),
-                unsettled: queue.index.unsettled_count() + queue.index.delayed_count(),
-                delayed: queue.index.delayed_count(),
-                dying: queue.dying_count(),
-                consumers: queue.line.count() as u64,
-                ready_bytes: queue.index.ready_bytes(),
-                counters: queue.counters,
-            })
-            .collect();
+        let mut queues = Vec::new();
+        let mut from = 0;
+        while self.summarize_queues(from, &mut Summary::default(), &mut queues) {
+            from += QUEUES_COUNTED;
+        }
         queues.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         queues
     }
@@ -211,3 +235,20 @@ impl Shard {
         }
     }
 }
+
+fn of_queue(queue: &Queue) -> QueueSummary {
+    QueueSummary {
+        name: queue.definition.name.clone(),
+        durable: queue.definition.durable,
+        ready: queue.index.ready_count(),
+        unsettled: queue.index.unsettled_count() + queue.index.delayed_count(),
+        delayed: queue.index.delayed_count(),
+        dying: queue.dying_count(),
+        consumers: queue.line.count() as u64,
+        ready_bytes: queue.index.ready_bytes(),
+        counters: queue.counters,
+    }
+}
+
+/// Queues that one step of [`Shard::summarize_queues`] looks at.
+pub const QUEUES_COUNTED: usize = 1000;

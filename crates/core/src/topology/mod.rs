@@ -200,6 +200,11 @@ impl Topology {
         point.exchange()?.alternate.as_ref()
     }
 
+    /// How many exchanges there are.
+    pub fn exchange_count(&self) -> usize {
+        self.exchange_names.len()
+    }
+
     /// All exchanges.
     pub fn exchanges(&self) -> impl Iterator<Item = &ExchangeDefinition> {
         let points = self.points.iter();

@@ -21,6 +21,39 @@ fn publish(world: &mut World, key: &str, milliseconds: i64, body: &str) {
     world.publish_delayed(("x", key), &delay(milliseconds), body, false);
 }
 
+/// A queue of one message behind an exchange that delays.
+fn behind_a_delay(settings: ShardSettings) -> World {
+    let mut world = World::with(settings);
+    limited(&mut world, "q", 1);
+    delayed(&mut world, "direct");
+    world.bind("q", "x", "k");
+    world
+}
+
+/// A queue that takes all, and one that is full of "first"; what is published to the exchange,
+/// which is declared between, goes to both.
+fn one_of_two_full(declare: impl FnOnce(&mut World)) -> World {
+    let mut world = World::new();
+    world.declare("all");
+    limited(&mut world, "full", 1);
+    world.publish("", "full", "first");
+    declare(&mut world);
+    for queue in ["all", "full"] {
+        world.bind(queue, "x", "");
+    }
+    publish(&mut world, "", 10, "m");
+    world.tick(10);
+    world
+}
+
+fn start_again(world: &mut World, from_checkpoint: bool) {
+    if from_checkpoint {
+        world.restart_from_checkpoint();
+    } else {
+        world.restart();
+    }
+}
+
 /// Waiting, and of these refused.
 fn waiting(world: &World) -> (u64, u64) {
     let delays = world.shard.delays();
@@ -29,10 +62,7 @@ fn waiting(world: &World) -> (u64, u64) {
 
 #[test]
 fn what_a_full_queue_refuses_waits_and_comes_in_its_order_when_there_is_room() {
-    let mut world = World::new();
-    limited(&mut world, "q", 1);
-    delayed(&mut world, "direct");
-    world.bind("q", "x", "k");
+    let mut world = behind_a_delay(ShardSettings::default());
     for (milliseconds, body) in [(30, "c"), (10, "a"), (20, "b"), (5000, "d")] {
         publish(&mut world, "k", milliseconds, body);
     }
@@ -57,22 +87,15 @@ fn what_a_full_queue_refuses_waits_and_comes_in_its_order_when_there_is_room() {
 #[test]
 fn what_was_refused_survives_a_crash_and_a_checkpoint() {
     for from_checkpoint in [false, true] {
-        let mut world = World::with(ShardSettings {
+        let mut world = behind_a_delay(ShardSettings {
             content_bytes_max: 0,
             ..ShardSettings::default()
         });
-        limited(&mut world, "q", 1);
-        delayed(&mut world, "direct");
-        world.bind("q", "x", "k");
         for body in ["a", "b", "c"] {
             publish(&mut world, "k", 10, body);
         }
         world.tick(10);
-        if from_checkpoint {
-            world.restart_from_checkpoint();
-        } else {
-            world.restart();
-        }
+        start_again(&mut world, from_checkpoint);
         world.tick(0);
         assert_eq!(waiting(&world), (2, 2));
         assert_eq!(world.drain("q"), ["a", "b", "c"]);
@@ -107,11 +130,7 @@ fn queues_that_took_it_do_not_get_it_twice() {
         assert_eq!(waiting(&world), (1, 1));
         // It is no longer than its retry is away that a queue gets what is left to it.
         assert!(world.get("one").len() == 1);
-        if from_checkpoint {
-            world.restart_from_checkpoint();
-        } else {
-            world.restart();
-        }
+        start_again(&mut world, from_checkpoint);
         world.tick(0);
         check_references(&world);
         assert_eq!(world.drain("one"), ["first", body]);
@@ -132,16 +151,7 @@ fn queues_that_took_it_do_not_get_it_twice() {
 
 #[test]
 fn the_delay_is_negated_once() {
-    let mut world = World::new();
-    world.declare("all");
-    limited(&mut world, "full", 1);
-    world.publish("", "full", "first");
-    delayed(&mut world, "fanout");
-    for queue in ["all", "full"] {
-        world.bind(queue, "x", "");
-    }
-    publish(&mut world, "", 10, "m");
-    world.tick(10);
+    let mut world = one_of_two_full(|world| delayed(world, "fanout"));
     world.get("full");
     for queue in ["all", "full"] {
         let effects = world.execute(menzil_core::Command::Request {
@@ -170,16 +180,7 @@ fn the_delay_is_negated_once() {
 
 #[test]
 fn a_queue_that_is_deleted_is_waited_for_no_longer() {
-    let mut world = World::new();
-    world.declare("all");
-    limited(&mut world, "full", 1);
-    world.publish("", "full", "first");
-    delayed(&mut world, "fanout");
-    for queue in ["all", "full"] {
-        world.bind(queue, "x", "");
-    }
-    publish(&mut world, "", 10, "m");
-    world.tick(10);
+    let mut world = one_of_two_full(|world| delayed(world, "fanout"));
     let delete = Request::QueueDelete {
         queue: name("full"),
         if_unused: false,
@@ -218,20 +219,14 @@ fn one_full_queue_holds_back_nothing_that_goes_elsewhere() {
 
 #[test]
 fn with_atomic_routing_all_get_it_at_one_time_or_none() {
-    let mut world = World::new();
-    world.declare("all");
-    limited(&mut world, "full", 1);
-    world.publish("", "full", "first");
     let fields = [
         ("x-delayed-type", Value::LongString(b"fanout")),
         ("atomic-routing", Value::Bool(true)),
     ];
-    world.declare_exchange("x", "x-delayed-message", arguments(&fields));
-    for queue in ["all", "full"] {
-        world.bind(queue, "x", "");
-    }
-    publish(&mut world, "", 10, "m");
-    world.tick(10);
+    let fields = arguments(&fields);
+    let mut world = one_of_two_full(|world| {
+        world.declare_exchange("x", "x-delayed-message", fields);
+    });
     assert_eq!(world.drain("all"), Vec::<String>::new());
     world.restart();
     world.tick(1000);
@@ -267,10 +262,7 @@ fn what_is_dead_lettered_for_a_queue_does_not_wait_for_it() {
 
 #[test]
 fn what_was_refused_can_be_taken_back() {
-    let mut world = World::new();
-    limited(&mut world, "q", 1);
-    delayed(&mut world, "direct");
-    world.bind("q", "x", "k");
+    let mut world = behind_a_delay(ShardSettings::default());
     for body in ["a", "b", "c"] {
         publish(&mut world, "k", 10, body);
     }

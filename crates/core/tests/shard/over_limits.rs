@@ -3,13 +3,23 @@
 
 use menzil_core::{ChannelKey, Command, Effect, Output, Rejection, Request, ShardSettings};
 use menzil_model::fact::Content;
-use menzil_model::{DeliveryTag, Fact, QueueId, Value};
+use menzil_model::{DeliveryTag, Fact, Properties, QueueId, Value};
 
 use crate::support::{Seen, World, arguments, delivered, key, seen};
 
 const MAX_ONE: (&str, Value<'_>) = ("x-max-length", Value::I32(1));
 const REFUSES_AND_KEEPS: (&str, Value<'_>) =
     ("x-overflow", Value::LongString(b"reject-publish-dlx"));
+
+/// What has never to be read.
+fn urgent(priority: u8, expiration: Option<&str>) -> Properties<'_> {
+    Properties {
+        delivery_mode: Some(1),
+        priority: Some(priority),
+        expiration: expiration.map(str::as_bytes),
+        ..Properties::default()
+    }
+}
 
 fn nack_all(world: &mut World, channel: ChannelKey) -> Vec<Seen> {
     let request = Request::Reject {
@@ -251,4 +261,34 @@ fn what_rests_lets_nothing_be_dropped_that_a_consumer_takes() {
     let seen = world.request(channel, Request::TxCommit);
     let handed = [delivered(2, "a", false), delivered(3, "b", false)];
     assert!(handed.iter().all(|one| seen.contains(one)), "{seen:?}");
+}
+
+#[test]
+fn a_letter_finds_the_consumer_that_what_came_back_leaves_room_for() {
+    for dead_letters in [true, false] {
+        let mut world = World::new();
+        let limits = [MAX_ONE, ("x-max-priority", Value::U8(5))];
+        if dead_letters {
+            world.declare_dead_lettering("work", "nowhere", &limits);
+        } else {
+            world.declare_with("work", true, arguments(&limits));
+        }
+        world.declare_dead_lettering("source", "work", &[]);
+        world.publish_with("", "source", "letter", false, &urgent(2, Some("5")));
+        world.get("source");
+        world.qos(key(1, 1), 5);
+        world.consume(key(1, 1), "work", "c");
+        world.publish_with("", "work", "first", false, &urgent(3, None));
+        world.publish_with("", "work", "second", false, &urgent(0, None));
+        world.tick(10);
+        // The letter is on its way before the queue was looked at to which two come back.
+        let recover = Request::Recover {
+            requeue: true,
+            reply: true,
+        };
+        let mut seen = world.request(key(1, 1), recover);
+        seen.retain(|seen| matches!(seen, Seen::Delivered { .. }));
+        let expected = [delivered(4, "second", true), delivered(5, "letter", false)];
+        assert_eq!(seen, expected, "{dead_letters}");
+    }
 }

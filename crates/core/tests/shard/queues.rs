@@ -1,7 +1,9 @@
 //! Queues: order, redelivery, limits, time to live, leases, exclusivity.
 
 use crate::support::{Seen, World, arguments, delivered, key, name};
-use menzil_core::{Command, Object, QueueDeclare, Refusal, Reply, Request, ShardSettings};
+use menzil_core::{
+    Command, Object, QUEUES_COUNTED, QueueDeclare, Refusal, Reply, Request, ShardSettings,
+};
 use menzil_model::{ConnectionId, Table, Value};
 
 #[test]
@@ -517,4 +519,51 @@ fn a_deletion_with_many_bindings_is_one_record_and_clears_up_in_slices() {
     assert_eq!(world.shard.deadline(), Some(0));
     world.tick(0);
     assert_eq!(world.shard.deadline(), None);
+}
+
+#[test]
+fn queues_are_counted_in_steps_and_none_is_left_out() {
+    let mut world = World::new();
+    world.checks_each = false;
+    let mut names: Vec<String> = (0..=2 * QUEUES_COUNTED)
+        .map(|queue| format!("q{queue}"))
+        .collect();
+    for queue in &names {
+        world.declare(queue);
+    }
+    world.publish("", "q7", "a");
+    let at = names.iter().position(|name| name == "q1100").unwrap();
+    let gone = names.remove(at);
+    world.request(
+        key(1, 1),
+        Request::QueueDelete {
+            queue: name(&gone),
+            if_unused: false,
+            if_empty: false,
+            nowait: false,
+        },
+    );
+    let (mut summary, mut queues) = (world.shard.summary_of_objects(), Vec::new());
+    let mut from = 0;
+    while world
+        .shard
+        .summarize_queues(from, &mut summary, &mut queues)
+    {
+        assert!(queues.len() <= from + QUEUES_COUNTED);
+        from += QUEUES_COUNTED;
+    }
+    assert_eq!((summary.queues, summary.messages), (names.len() as u64, 1));
+    assert_eq!(summary, world.shard.summary());
+    names.sort_unstable();
+    queues.sort_by(|a, b| a.name.cmp(&b.name));
+    assert_eq!(queues, world.shard.queues());
+    assert!(
+        queues
+            .iter()
+            .map(|queue| queue.name.to_string())
+            .eq(names.iter().cloned())
+    );
+    let one = world.shard.queue_summary(b"q7").unwrap();
+    assert_eq!((one.ready, one.name), (1, name("q7")));
+    assert_eq!(world.shard.queue_summary(b"q1100"), None);
 }

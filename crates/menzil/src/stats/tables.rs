@@ -70,6 +70,16 @@ fn virtual_host(host: &Fields) -> String {
     text
 }
 
+/// One queue alone: every number of it.
+pub(crate) fn queue(answer: &Value, vhost: &str) -> String {
+    let none = Fields::new();
+    let fields = answer.as_object().unwrap_or(&none);
+    let name = fields.get("name").map(cell).unwrap_or_default();
+    let (name, vhost) = (shown(&name), shown(vhost));
+    let numbers = pairs(fields, QUEUE);
+    format!("queue '{name}' in virtual host '{vhost}'\n{numbers}")
+}
+
 /// `name number` after each other, as many on a line as fit.
 fn pairs(fields: &Fields, order: &[&str]) -> String {
     let mut lines = Vec::new();

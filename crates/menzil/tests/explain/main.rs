@@ -192,6 +192,22 @@ ok    orders\\tinvoice.paid → unrouted-capture, by the alternate of 'orders'
 }
 
 #[test]
+fn comments_and_empty_lines_of_a_file_of_keys_are_passed_over() {
+    let keys = "# of the shop\n\n#\norder.created.eu\r\n\r\norders\t# x\n\t# x\n#x\n";
+    let (code, out, _) = explain(&["--exchange", "plain", "--keys", "-"], keys);
+    assert_eq!(
+        out,
+        "\
+ok    order.created.eu → eu-billing
+ok    orders\\t# x → unrouted-capture, by the alternate of 'orders'
+LOST  \\t# x
+LOST  #x
+"
+    );
+    assert_eq!(code, 1);
+}
+
+#[test]
 fn what_is_chosen_by_chance_says_so() {
     let (code, out, _) = explain(&["--exchange", "lucky"], "");
     assert_eq!(code, 0);

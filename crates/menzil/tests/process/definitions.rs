@@ -215,6 +215,51 @@ fn a_file_with_a_mistake_changes_nothing_and_names_it() {
     server.kill();
 }
 
+/// Exit code and log of a start that ends by itself.
+fn start(data: &Path, file: &str, words: &[&str]) -> (Option<i32>, String) {
+    let mut command = menzil(&["server", "--amqp", "127.0.0.1:0", "--data-dir"]);
+    command.arg(data).args(["--definitions", file]).args(words);
+    let output = command.output().unwrap();
+    (output.status.code(), text(&output.stderr))
+}
+
+#[test]
+fn a_start_that_is_refused_for_its_file_makes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    for (number, (content, told)) in WRONG.into_iter().enumerate() {
+        let file = write(folder.path(), &format!("{number}.json"), content);
+        let (code, error) = start(&data, &file, &[]);
+        assert!(code == Some(1) && error.contains(told), "{error}");
+        assert!(!data.exists(), "{content}");
+    }
+    let server = Server::start(&data, &[]);
+    server.kill();
+    // What it would bind is there, but not where it says.
+    let wrong = r#"{"bindings": [{"vhost": "new", "source": "amq.topic", "destination": "none",
+        "destination_type": "queue"}]}"#;
+    let file = write(folder.path(), "wrong.json", wrong);
+    let hosts = ["--set", r#"virtual_hosts=["/", "new"]"#];
+    let (code, error) = start(&data, &file, &hosts);
+    assert_eq!(code, Some(1));
+    assert!(
+        error.contains(r#"bindings[0] "amq.topic -> none": NOT_FOUND - no queue 'none'"#),
+        "{error}"
+    );
+    let server = Server::start(&data, &[]);
+    let stats = run(&["stats", "--json", "--data-dir", data.to_str().unwrap()]);
+    let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
+    assert_eq!(stats["virtual_hosts"].as_array().unwrap().len(), 1);
+    server.kill();
+    let right = wrong.replace("none", "q").replace(
+        "{\"bindings\"",
+        r#"{"queues": [{"vhost": "new", "name": "q"}], "bindings""#,
+    );
+    let file = write(folder.path(), "right.json", &right);
+    let server = Server::start(&data, &[&["--definitions", &file], &hosts[..]].concat());
+    server.kill();
+}
+
 #[test]
 fn what_is_there_must_be_what_the_file_says() {
     let folder = tempfile::tempdir().unwrap();
@@ -439,6 +484,11 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
         "-3",
     ]);
     assert!(set.status.success(), "{}", text(&set.stderr));
+    assert_eq!(
+        text(&set.stdout),
+        "policy 'short' (priority -3) in virtual host '/' gives max-length=5 to exchanges and \
+         queues that match '^q'\n"
+    );
     let operator = [
         "set",
         "cap",
@@ -447,10 +497,11 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
         "--apply-to",
         "queues",
     ];
-    assert!(
-        policy(&[&operator[..], &["--operator"]].concat())
-            .status
-            .success()
+    let set = policy(&[&operator[..], &["--operator"]].concat());
+    assert_eq!(
+        text(&set.stdout),
+        "operator policy 'cap' (priority 0) in virtual host '/' gives max-length=2 to queues that \
+         match ''\n"
     );
     let expected = concat!(
         r#"{"apply-to":"all","definition":{"max-length":5},"name":"short","operator":false,"#,
@@ -467,7 +518,11 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
     let absent = policy(&["clear", "cap"]);
     assert_eq!(absent.status.code(), Some(1));
     assert!(text(&absent.stderr).contains(r#"there is no policy "cap" in virtual host "/""#));
-    assert!(policy(&["clear", "cap", "--operator"]).status.success());
+    let cleared = policy(&["clear", "cap", "--operator"]);
+    assert_eq!(
+        text(&cleared.stdout),
+        "operator policy 'cap' cleared in virtual host '/'\n"
+    );
     assert!(policy(&["clear", "short"]).status.success());
     server.kill();
     let server = Server::start(data, &[]);
@@ -492,10 +547,37 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
             &["set", "p", "x", "{"][..],
             "the definition is no JSON object",
         ),
-        (&["set", "p", "x", "{}"], "no policy provided"),
+        (
+            &["set", "p", "x", "{}"],
+            r#"menzil: the definition is empty: it needs a key and its value, such as {"max-length": 1000}"#,
+        ),
+        (
+            &["set", "p", "x", "[5]"],
+            "menzil: the definition is a list, and must be a JSON object of keys and values",
+        ),
         (
             &["set", "p", "x", r#"{"expires": 0}"#],
-            "0 is not a valid queue expiry",
+            "menzil: expires is 0, and must be milliseconds, a whole number from 1 on\n",
+        ),
+        (
+            &["set", "p", "x", r#"{"overflow": "drop"}"#],
+            r#"menzil: overflow is "drop", and must be "drop-head", "reject-publish" or"#,
+        ),
+        (
+            &["set", "p", "x", r#"{"max-lenght": 5}"#],
+            "menzil: policies do not have max-lenght: max-length may be meant\n",
+        ),
+        (
+            &[
+                "set",
+                "p",
+                "(",
+                r#"{"max-length": 5}"#,
+                "--apply-to",
+                "dogs",
+            ],
+            "menzil: apply-to is \"dogs\", and must be all, exchanges, queues, classic_queues, \
+             quorum_queues or streams; the pattern \"(\" is no regular expression",
         ),
         (
             &["set", "p", "x", r#"{"expires": 1}"#, "--vhost", "v"],

@@ -55,6 +55,18 @@ impl Client {
     }
 }
 
+/// A server and a client, with a queue behind exchanges that delay.
+fn with_exchanges(path: &Path, exchanges: &[&str]) -> (Server, Client) {
+    let server = Server::start(path, &[]);
+    let mut client = Client::open(server.port);
+    client.confirm_select();
+    client.declare("q");
+    for exchange in exchanges {
+        client.declare_delayed(exchange, "q");
+    }
+    (server, client)
+}
+
 fn delays(path: &Path, words: &[&str]) -> std::process::Output {
     let mut command = menzil(&["delays"]);
     command.args(words).arg("--data-dir").arg(path);
@@ -84,13 +96,7 @@ fn id(one: &serde_json::Value) -> &str {
 fn what_waits_is_listed_page_by_page() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let server = Server::start(path, &[]);
-    let mut client = Client::open(server.port);
-    client.confirm_select();
-    client.declare("q");
-    for exchange in ["x", "y"] {
-        client.declare_delayed(exchange, "q");
-    }
+    let (server, mut client) = with_exchanges(path, &["x", "y"]);
     // In several frames and several records: its key is in one of them.
     let large = vec![b'l'; 1 << 20];
     client.publish_delayed(("x", "third"), LATER + 2000, b"333");
@@ -127,11 +133,7 @@ fn what_waits_is_listed_page_by_page() {
 fn what_is_cancelled_never_comes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let server = Server::start(path, &[]);
-    let mut client = Client::open(server.port);
-    client.confirm_select();
-    client.declare("q");
-    client.declare_delayed("x", "q");
+    let (server, mut client) = with_exchanges(path, &["x"]);
     client.publish_delayed(("x", "stays"), LATER, b"stays");
     // On a slow machine it may come before it is cancelled: then one that waits longer.
     let mut delay = 1000;

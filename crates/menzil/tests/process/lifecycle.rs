@@ -387,6 +387,32 @@ fn statistics_come_over_a_socket_of_the_owner() {
     let mut undocumented = Vec::new();
     collect_undocumented(&read, &mut undocumented);
     assert_eq!(undocumented, Vec::<String>::new());
+    let of_one = |words: &[&str]| run(&[&["stats", "--data-dir", path][..], words].concat());
+    let one = text(&of_one(&["--queue", "a queue"]).stdout);
+    assert!(
+        one.starts_with("queue 'a queue' in virtual host '/'\n  durable yes   ready 1   "),
+        "{one}"
+    );
+    assert!(one.lines().all(|line| line.len() <= 80), "{one}");
+    let json = of_one(&["--queue", "a queue", "--vhost", "/", "--json"]);
+    let one: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(one, read["virtual_hosts"][0]["queues"][0]);
+    for (words, told) in [
+        (
+            &["--queue", "none"][..],
+            "menzil: there is no queue 'none' in virtual host '/'\n",
+        ),
+        (
+            &["--queue", "a queue", "--vhost", "v"],
+            "there is no virtual host \"v\"",
+        ),
+        (&["--vhost", "/"], "--queue <NAME>"),
+    ] {
+        let refused = of_one(words);
+        assert!(!refused.status.success());
+        let error = text(&refused.stderr);
+        assert!(error.contains(told), "{error}");
+    }
     server.stop();
     assert!(!socket.exists());
     let nobody = run(&["stats", "--data-dir", path]);

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use menzil_core::{
-    Definitions, ExchangeBind, ExchangeDeclare, PolicyRequest, QueueBind, QueueDeclare,
+    Definitions, ExchangeBind, ExchangeDeclare, PolicyMistake, PolicyRequest, QueueBind,
+    QueueDeclare,
 };
 use menzil_model::fact::PolicyDefinition;
 use menzil_model::{Name, Table, Value};
@@ -133,7 +134,7 @@ impl Plans<'_> {
 
     fn policy(&mut self, number: usize, one: Policy) -> Result<(), ImportError> {
         let place = Place("policies", number);
-        let policy = policy_of(&one.name, false, &one.parts);
+        let policy = imported_policy(&one.name, false, &one.parts);
         let policy = policy.map_err(|what| error(place, &one.name, what))?;
         let plan = self.of(one.vhost, place, &one.name)?;
         plan.definitions.policies.push(policy);
@@ -149,7 +150,7 @@ impl Plans<'_> {
         let place = Place("parameters", number);
         let parts: Result<PolicyParts, _> = serde_json::from_value(one.value);
         let parts = parts.map_err(|what| error(place, &one.name, what.to_string()))?;
-        let policy = policy_of(&one.name, true, &parts);
+        let policy = imported_policy(&one.name, true, &parts);
         let policy = policy.map_err(|what| error(place, &one.name, what))?;
         let plan = self.of(one.vhost, place, &one.name)?;
         plan.definitions.policies.push(policy);
@@ -270,12 +271,28 @@ fn arguments_of(place: Place, name: &str, arguments: &Arguments) -> Result<Table
 }
 
 /// A policy from its parts, or RabbitMQ's text of what is wrong with it.
-pub(crate) fn policy_of(
+fn imported_policy(
     name: &str,
     is_operator: bool,
     parts: &PolicyParts,
 ) -> Result<PolicyDefinition, String> {
-    let part = |value: &Option<Json>| value.as_ref().map(field_of).transpose();
+    policy_of(name, is_operator, parts).map_err(|mistakes| {
+        let texts: Vec<String> = mistakes.into_iter().map(|mistake| mistake.text).collect();
+        format!("Validation failed: {}", texts.join("; "))
+    })
+}
+
+/// A policy from its parts, or what is wrong with it.
+pub(crate) fn policy_of(
+    name: &str,
+    is_operator: bool,
+    parts: &PolicyParts,
+) -> Result<PolicyDefinition, Vec<PolicyMistake>> {
+    let unreadable = |what: String| {
+        let plain = what.clone();
+        vec![PolicyMistake { text: what, plain }]
+    };
+    let part = |value: &Option<Json>| value.as_ref().map(field_of).transpose().map_err(unreadable);
     let (pattern, apply_to) = (part(&parts.pattern)?, part(&parts.apply_to)?);
     let (priority, definition) = (part(&parts.priority)?, part(&parts.definition)?);
     let request = PolicyRequest {
@@ -286,8 +303,7 @@ pub(crate) fn policy_of(
         priority: value_of(priority.as_ref()),
         definition: value_of(definition.as_ref()),
     };
-    let wrong = |texts: Vec<String>| format!("Validation failed: {}", texts.join("; "));
-    request.check().map_err(wrong)
+    request.check()
 }
 
 fn value_of(field: Option<&Table>) -> Option<Value<'_>> {

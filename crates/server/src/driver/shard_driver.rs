@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use menzil_core::{
-    ChannelKey, Command, Definition, Definitions, Delay, DelaySummary, Effective, Frozen, Object,
-    PublishRef, QUEUES_LOOKED_AT, QueueSummary, Refusal, Shard, Summary, Topology,
+    ChannelKey, Command, Counters, Definition, Definitions, Delay, DelaySummary, Effective, Frozen,
+    Object, PublishRef, QUEUES_COUNTED, QUEUES_LOOKED_AT, QueueSummary, Refusal, Shard, Summary,
+    Topology,
 };
 use menzil_journal::{Freeze, Marks};
 use menzil_model::fact::PolicyDefinition;
@@ -77,11 +78,33 @@ impl ShardDriver {
         MutexGuard::unlock_fair(self.state.lock());
     }
 
-    /// What there is, in numbers.
-    pub(crate) fn numbers(&self) -> (Summary, menzil_core::Counters, Vec<QueueSummary>) {
-        let state = self.state.lock();
-        let shard = &state.shard;
-        (shard.summary(), shard.counters(), shard.queues())
+    /// What there is, in numbers, the queues by name. They are looked at some at a time, with
+    /// others between: what two queues say need not be of one moment.
+    pub(crate) fn numbers(&self) -> (Summary, Counters, Vec<QueueSummary>) {
+        let (mut summary, counters) = {
+            let shard = &self.state.lock().shard;
+            (shard.summary_of_objects(), shard.counters())
+        };
+        let mut queues = Vec::new();
+        let mut from = 0;
+        loop {
+            let state = self.state.lock();
+            let is_worth_more = (state.shard).summarize_queues(from, &mut summary, &mut queues);
+            MutexGuard::unlock_fair(state);
+            if !is_worth_more {
+                break;
+            }
+            from += QUEUES_COUNTED;
+        }
+        queues.sort_by(|a, b| a.name.cmp(&b.name));
+        // Deleted and declared again meanwhile.
+        queues.dedup_by(|a, b| a.name == b.name);
+        (summary, counters, queues)
+    }
+
+    /// One queue in numbers, if it is there.
+    pub(crate) fn numbers_of(&self, queue: &[u8]) -> Option<QueueSummary> {
+        self.state.lock().shard.queue_summary(queue)
     }
 
     /// Whether definitions can be carried out; see [`Shard::check_definitions`].
@@ -118,7 +141,9 @@ impl ShardDriver {
         state.shard.list_delays(exchange, after, count)
     }
 
-    /// Its exchanges, queues and bindings as they are now. The copy shares names and tables.
+    /// Its exchanges, queues and bindings as they are now. The copy shares names and tables, and
+    /// still holds the shard for some 100 ms where there are 100,000 bindings: a question costs
+    /// as much by itself when it looks for what nearly matches, and there may be many of them.
     pub(crate) fn topology(&self) -> Topology {
         self.state.lock().shard.topology().clone()
     }

@@ -18,7 +18,7 @@ pub struct Question {
     /// Its routing key.
     pub key: String,
     /// A routing key in each line, in place of `key`; before it may stand another exchange and a
-    /// tab.
+    /// tab. Empty lines and comments, which are `#` alone or before a space, have none.
     pub keys: Option<String>,
     /// Headers by name.
     pub headers: Vec<(String, Json)>,
