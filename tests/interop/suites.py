@@ -51,6 +51,8 @@ class Suite:
         if broker.name == "menzil":
             environment["INTEROP_BINARY"] = str(broker.binary)
             environment["INTEROP_DATA"] = str(broker.data)
+            environment["MQTT_PORT"] = str(broker.ports["mqtt"])
+            environment["MQTT_WS_PORT"] = str(broker.ports["mqtt-ws"])
         return environment
 
     def execute(self, command, environment, folder):

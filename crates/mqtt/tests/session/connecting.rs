@@ -331,3 +331,9 @@ fn a_client_whose_packets_are_too_small_for_connack_is_let_go() {
     let tiny = v5("c").with(Property::Long(PropertyId::MaximumPacketSize, 10));
     assert_eq!(talk.hello(&tiny).1, ["closed"]);
 }
+
+#[test]
+fn an_idle_connection_takes_little() {
+    let bytes = size_of::<menzil_mqtt::Inbound>() + size_of::<menzil_mqtt::Outbound>();
+    assert!(bytes <= 1024, "{bytes} bytes");
+}
