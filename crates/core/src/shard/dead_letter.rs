@@ -692,6 +692,7 @@ impl Shard {
                 unroutable: false,
                 delay,
                 is_moved: true,
+                is_own: true,
             },
             atomic,
         }

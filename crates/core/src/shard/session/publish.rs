@@ -211,6 +211,7 @@ impl Shard {
             replies: Vec::new(),
             unroutable: false,
             is_moved: false,
+            is_own: false,
         };
         let may_retain = !publish.retain || self.may_retain(&held);
         let mut pending = Pending::default();
