@@ -36,7 +36,7 @@ impl Translation {
         let key = match self {
             _ if topic.iter().all(is_plain) => Cow::Borrowed(topic),
             Self::Reversible => Cow::Owned(translate(topic, (b'/', &IN_TOPICS), (b'.', &IN_KEYS))),
-            Self::Plain => Cow::Owned(topic.iter().map(swapped).collect()),
+            Self::Plain => Cow::Owned(topic.iter().copied().map(swapped).collect()),
         };
         (key.len() <= Name::BYTES_MAX).then_some(key)
     }
@@ -48,7 +48,7 @@ impl Translation {
         let topic = match self {
             _ if key.iter().all(is_plain) => Cow::Borrowed(key),
             Self::Reversible => Cow::Owned(translate(key, (b'.', &IN_KEYS), (b'/', &IN_TOPICS))),
-            Self::Plain => Cow::Owned(key.iter().map(swapped).collect()),
+            Self::Plain => Cow::Owned(key.iter().copied().map(swapped).collect()),
         };
         let is_topic = !topic.is_empty()
             && !topic.iter().any(|byte| matches!(byte, 0 | b'+' | b'#'))
@@ -57,13 +57,13 @@ impl Translation {
     }
 }
 
-fn swapped(byte: &u8) -> u8 {
+fn swapped(byte: u8) -> u8 {
     match byte {
         b'/' => b'.',
         b'.' => b'/',
         b'+' => b'*',
         b'*' => b'+',
-        other => *other,
+        other => other,
     }
 }
 

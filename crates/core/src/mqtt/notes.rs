@@ -53,12 +53,11 @@ impl<'a> TopicNotes<'a> {
         let first = reader.u8().ok().filter(|first| first & OF_TOPIC != 0)?;
         let length = usize::try_from(reader.varint().ok()?).ok()?;
         let topic = reader.bytes(length).ok()?;
-        let others = match first & HAS_OTHERS {
-            0 => &[],
-            _ => {
-                let length = usize::try_from(reader.varint().ok()?).ok()?;
-                reader.bytes(length).ok()?
-            }
+        let others = if first & HAS_OTHERS == 0 {
+            &[][..]
+        } else {
+            let length = usize::try_from(reader.varint().ok()?).ok()?;
+            reader.bytes(length).ok()?
         };
         Some(Self {
             qos: first & QOS,

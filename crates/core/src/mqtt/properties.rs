@@ -82,15 +82,11 @@ pub(crate) fn to_amqp(
     translation: Translation,
 ) -> Vec<u8> {
     let forwarded = Forwarded::read(properties);
-    let short = |value: Option<&'_ [u8]>| {
-        value
-            .filter(|value| value.len() <= Name::BYTES_MAX)
-            .is_some()
-    };
+    let is_short = |value: &[u8]| value.len() <= Name::BYTES_MAX;
     let is_text = |value: &[u8]| std::str::from_utf8(value).is_ok_and(|text| !text.contains('\0'));
     let content_type = forwarded.content_type.filter(|value| value.is_ascii());
     let correlation = forwarded.correlation_data;
-    let correlation_id = correlation.filter(|value| short(Some(value)) && is_text(value));
+    let correlation_id = correlation.filter(|value| is_short(value) && is_text(value));
     let mut headers = Vec::new();
     put_user_properties(&forwarded.user, &mut headers);
     if let Some(data) = correlation.filter(|_| correlation_id.is_none()) {
@@ -104,7 +100,7 @@ pub(crate) fn to_amqp(
     let expiration = expiry.map(|seconds| (u64::from(seconds) * 1000).to_string());
     let mut out = Vec::new();
     let all = Properties {
-        content_type: content_type.filter(|value| short(Some(value))),
+        content_type: content_type.filter(|value| is_short(value)),
         headers: (!headers.is_empty()).then_some(&headers),
         delivery_mode: Some(if qos > 0 { 2 } else { 1 }),
         correlation_id,
@@ -152,10 +148,7 @@ pub(crate) fn from_amqp(properties: &Properties<'_>, translation: Translation) -
     let header = |wanted: &[u8]| {
         let mut fields = properties.header_fields();
         let found = fields.find(|(name, _)| *name == wanted);
-        found.and_then(|(_, value)| match value {
-            Value::LongString(text) => Some(text),
-            _ => None,
-        })
+        found.and_then(|(_, value)| long_string(&value))
     };
     if let Some(key) = header(RESPONSE_HEADER)
         && let Some(topic) = translation.topic_of(key)
@@ -178,11 +171,20 @@ pub(crate) fn from_amqp(properties: &Properties<'_>, translation: Translation) -
     out
 }
 
+/// The bytes of a text.
+fn long_string<'a>(value: &Value<'a>) -> Option<&'a [u8]> {
+    if let Value::LongString(text) = value {
+        return Some(text);
+    }
+    None
+}
+
 fn put_user_property(name: &[u8], value: &Value<'_>, out: &mut Vec<u8>) {
-    if let Value::Array(items) = value {
+    if let Value::Array(mut items) = *value {
+        let all = items;
         let is_texts = |item: &Value<'_>| matches!(item, Value::LongString(_));
-        if items.clone().all(|item| is_texts(&item)) {
-            for item in items.clone() {
+        if items.all(|item| is_texts(&item)) {
+            for item in all {
                 put_user_property(name, &item, out);
             }
         }
@@ -208,18 +210,29 @@ fn text_of(value: &Value<'_>) -> Option<String> {
         Value::F32(number) => Some(number.to_string()),
         Value::F64(number) => Some(number.to_string()),
         Value::Timestamp(seconds) => Some(seconds.to_string()),
-        _ => None,
+        Value::I8(_)
+        | Value::U8(_)
+        | Value::I16(_)
+        | Value::U16(_)
+        | Value::I32(_)
+        | Value::U32(_)
+        | Value::I64(_)
+        | Value::Decimal(..)
+        | Value::Array(_)
+        | Value::Table(_)
+        | Value::Void
+        | Value::Binary(_) => None,
     }
 }
 
 /// The bytes, where they are a text that MQTT can have (MQTT-1.5.4-1, -2).
 fn utf8(bytes: &[u8]) -> Option<&[u8]> {
     let text = std::str::from_utf8(bytes).ok()?;
-    (!text.contains('\0') && bytes.len() <= usize::from(u16::MAX)).then_some(bytes)
+    (!text.contains('\0') && u16::try_from(bytes.len()).is_ok()).then_some(bytes)
 }
 
 fn put(id: u8, value: &[u8], out: &mut Vec<u8>) {
-    if value.len() <= usize::from(u16::MAX) {
+    if u16::try_from(value.len()).is_ok() {
         out.put_u8(id);
         put_text(value, out);
     }

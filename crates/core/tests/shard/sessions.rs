@@ -1,5 +1,7 @@
 //! MQTT sessions: what clients see, and what is left of it after a crash.
 
+use std::fmt::Write as _;
+
 use bytes::Bytes;
 use menzil_core::{
     Body, Command, Effect, Filter, Options, Publish, Request, SessionOpen, SessionOutput,
@@ -91,10 +93,10 @@ fn line(effect: &Effect) -> Option<String> {
                 flags += " retain";
             }
             if !copy.ids.is_empty() {
-                flags += &format!(" ids {:?}", copy.ids);
+                let _ = write!(flags, " ids {:?}", copy.ids);
             }
             if let Some(expiry) = copy.expiry {
-                flags += &format!(" expiry {expiry}");
+                let _ = write!(flags, " expiry {expiry}");
             }
             let topic = String::from_utf8_lossy(notes.topic).into_owned();
             let body = body_of(&copy.message);
@@ -373,7 +375,7 @@ fn what_waits_comes_after_a_crash_in_order_and_only_what_went_out_is_flagged() {
             "102: copy q1 #4 s/3 x",
         ];
         assert_eq!(
-            seen.iter().map(|line| line.as_str()).collect::<Vec<_>>(),
+            seen.iter().map(String::as_str).collect::<Vec<_>>(),
             fixed(&seen, &expected)
         );
         // The third went out now; the fourth never did.
@@ -740,7 +742,7 @@ fn publish_amqp(clients: &mut Clients, key: &str, body: &str, header: Option<&st
     let headers = header.map(|name| arguments(&[(name, Value::Bool(true)), ("k", Value::I32(7))]));
     let properties = Properties {
         delivery_mode: Some(2),
-        headers: headers.as_ref().map(|table| table.as_bytes()),
+        headers: headers.as_ref().map(menzil_model::Table::as_bytes),
         ..Properties::default()
     };
     let mut bytes = Vec::new();

@@ -138,7 +138,7 @@ impl Shard {
         request: SessionRequest,
     ) {
         if let SessionRequest::Open(open) = request {
-            self.open_session(turn, connection, *open);
+            self.open_session(turn, connection, &open);
             return;
         }
         let Some(at) = self.session_of(connection) else {

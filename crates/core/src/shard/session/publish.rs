@@ -482,14 +482,9 @@ fn is_new_retained(fact: &Fact) -> bool {
 
 /// A retained message is as large as the one that is published with it.
 fn with_extent(fact: Fact, extent: Extent) -> Fact {
-    match fact {
-        Fact::Retained {
-            topic,
-            kept: Some(kept),
-        } => Fact::Retained {
-            topic,
-            kept: Some(Kept { extent, ..kept }),
-        },
-        other => other,
-    }
+    let Fact::Retained { topic, kept } = fact else {
+        return fact;
+    };
+    let kept = kept.map(|kept| Kept { extent, ..kept });
+    Fact::Retained { topic, kept }
 }
