@@ -311,9 +311,11 @@ fn every_prefix_of_the_journal_has_each_message_once() {
 
 #[test]
 fn a_backlog_that_is_on_disk_is_shared_out() {
-    let mut settings = ShardSettings::default();
-    settings.content_bytes_max = 1;
-    settings.index_page_entries = 8;
+    let settings = ShardSettings {
+        content_bytes_max: 1,
+        index_page_entries: 8,
+        ..ShardSettings::default()
+    };
     let mut clients = Clients::with(settings);
     clients.world.checks_each = false;
     clients.connect(50, clean());

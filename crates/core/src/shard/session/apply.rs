@@ -37,7 +37,7 @@ impl Shard {
                     options: Options(subscription.options),
                     id: subscription.id,
                 };
-                self.apply_subscribed(id, subscription.filter, subscribed);
+                self.apply_subscribed(id, &subscription.filter, subscribed);
             }
             SessionChange::Unsubscribed { filter } => {
                 let is_gone = self
@@ -134,7 +134,7 @@ impl Shard {
         self.apply_queue_deleted(id);
     }
 
-    fn apply_subscribed(&mut self, id: QueueId, filter: Bytes, subscribed: Subscribed) {
+    fn apply_subscribed(&mut self, id: QueueId, filter: &Bytes, subscribed: Subscribed) {
         let Some(place) = self.queues.place(&id) else {
             return;
         };
@@ -142,15 +142,15 @@ impl Shard {
             return;
         };
         session.subscribe(filter.clone(), subscribed);
-        if shared_filter(&filter).is_none() {
+        if shared_filter(filter).is_none() {
             let subscriber = Subscriber {
                 session: id,
                 place,
                 options: subscribed.options,
             };
-            self.sessions.tree.subscribe(&filter, subscriber);
+            self.sessions.tree.subscribe(filter, subscriber);
         } else {
-            self.apply_joined((id, place), &filter);
+            self.apply_joined((id, place), filter);
         }
         self.topology.forget_ways();
     }

@@ -9,7 +9,6 @@ mod bridge;
 mod deliver;
 mod lend;
 mod open;
-mod pass;
 mod publish;
 mod retain;
 mod settle;
@@ -138,7 +137,7 @@ impl Shard {
         request: SessionRequest,
     ) {
         if let SessionRequest::Open(open) = request {
-            self.open_session(turn, connection, *open);
+            self.open_session(turn, connection, &open);
             return;
         }
         let Some(at) = self.session_of(connection) else {

@@ -17,7 +17,7 @@ impl Shard {
         &mut self,
         turn: &mut Turn<'_>,
         connection: ConnectionId,
-        open: SessionOpen,
+        open: &SessionOpen,
     ) {
         self.open_connection(connection, open.user.clone(), false);
         if let Some(id) = self.sessions.clients.get(&open.client_id).copied() {
@@ -27,8 +27,8 @@ impl Shard {
         let existing = self.sessions.clients.get(&open.client_id).copied();
         let present = existing.and_then(|id| Some((id, self.queues.place(&id)?)));
         let at = match present {
-            Some(at) => self.resume_session(turn, at, &open),
-            None => self.create_session(turn, &open),
+            Some(at) => self.resume_session(turn, at, open),
+            None => self.create_session(turn, open),
         };
         let Some((at, after)) = at else {
             return;
