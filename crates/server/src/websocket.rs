@@ -62,6 +62,11 @@ impl WebSocket {
         }
     }
 
+    /// Whether the handshake is over.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Frames(_))
+    }
+
     /// Whether it was a page of another machine that asked for the connection: the address of
     /// its browser says nothing of who it is.
     pub(crate) fn is_foreign(&self) -> bool {

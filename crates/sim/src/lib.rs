@@ -33,7 +33,6 @@ mod misplaced;
 mod node;
 mod oracle;
 mod outbox;
-mod policy;
 mod prng;
 mod recovery;
 mod sabotage;

@@ -203,12 +203,9 @@ fn address(value: &str) -> Result<SocketAddr, BenchError> {
             "--connect {value}: MQTT has no scheme here; write --connect HOST:PORT"
         ));
     }
-    let all: Vec<SocketAddr> = text.to_socket_addrs().into_iter().flatten().collect();
-    // Brokers listen on 127.0.0.1 more often than on ::1, and `localhost` is both.
-    let address = all.iter().find(|one| one.is_ipv4()).or_else(|| all.first());
-    match address {
-        Some(address) => Ok(*address),
-        None => refuse(format!(
+    match text.to_socket_addrs().map(|mut all| all.next()) {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) | Err(_) => refuse(format!(
             "--connect {value}: no such address; write --connect 127.0.0.1:1883"
         )),
     }
@@ -275,7 +272,6 @@ mod tests {
         for (text, expected) in [
             ("127.0.0.1", "127.0.0.1:1883"),
             ("127.0.0.1:1", "127.0.0.1:1"),
-            ("localhost", "127.0.0.1:1883"),
             ("[::1]", "[::1]:1883"),
             ("[::1]:7", "[::1]:7"),
         ] {

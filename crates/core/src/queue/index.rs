@@ -63,6 +63,8 @@ pub(crate) struct Index {
     page_entries: usize,
     /// The journal has the entries of its stored messages.
     durable: bool,
+    /// What went out stays until it is settled, whatever its time or the limit is.
+    keeps_sent: bool,
     /// The other form of the tail.
     packed_tail: Packing,
     expiry: expiry::Bound,
@@ -116,6 +118,7 @@ impl Index {
         Self {
             page_entries: page_entries.max(1),
             durable,
+            keeps_sent: false,
             shelf,
             head: VecDeque::new(),
             pages: VecDeque::new(),
@@ -137,6 +140,21 @@ impl Index {
     /// Whether the journal has the entries of its stored messages.
     pub(crate) fn is_durable_queue(&self) -> bool {
         self.durable
+    }
+
+    /// From now on what went out stays until it is settled.
+    pub(crate) fn keep_sent(&mut self) {
+        self.keeps_sent = true;
+    }
+
+    /// Whether it stays until it is settled, for it went out.
+    pub(crate) fn stays(&self, item: &Item) -> bool {
+        self.keeps_sent && (item.redelivered || self.recovered.was_out(item.sequence))
+    }
+
+    /// When an entry leaves by itself.
+    pub(crate) fn expiry_of(&self, item: &Item) -> Option<u64> {
+        item.expires_at.filter(|_| !self.stays(item))
     }
 
     /// See [`super::Queue::touch`].
@@ -673,7 +691,8 @@ impl Index {
         let bytes: u64 = ready.iter().map(|item| item.extent.body_bytes).sum();
         assert_eq!(self.ready_bytes, bytes);
         assert!(ready.is_sorted_by(|a, b| a.sequence < b.sequence));
-        let expires_first = ready.iter().filter_map(|item| item.expires_at).min();
+        let expires = ready.iter().filter_map(|item| self.expiry_of(item));
+        let expires_first = expires.min();
         assert!(
             expires_first.is_none_or(|at| self.next_expiry().is_some_and(|bound| bound <= at)),
             "an entry would expire late"

@@ -211,12 +211,14 @@ impl Queue {
         page_entries: usize,
         shelf: Arc<Shelf>,
     ) -> Self {
-        Self {
+        let mut queue = Self {
             order: Order::Session,
             mark: Marks::new(Order::Session),
             session: Some(Box::new(session)),
             ..Self::new(definition, settings, page_entries, shelf)
-        }
+        };
+        queue.index.keep_sent();
+        queue
     }
 
     /// The hidden queue in which an exchange keeps what passes.

@@ -472,6 +472,7 @@ impl Shard {
         let ready = queue
             .index
             .ready()
+            .filter(|item| !queue.index.stays(item))
             .map(|i| (i.sequence, i.extent.body_bytes, i.durable));
         let mut ready = ready.peekable();
         let mut added = added.iter().copied().peekable();

@@ -29,6 +29,7 @@ mod retention_policies;
 mod retries;
 mod returns;
 mod runs;
+mod session_twin;
 mod sessions;
 mod shared;
 mod stores;

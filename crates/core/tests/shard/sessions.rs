@@ -1005,3 +1005,115 @@ fn messages_of_quality_0_for_a_client_that_is_away_are_dropped_and_counted_or_ke
         assert_eq!(seen.len(), 1 + usize::from(keeps), "{seen:?}");
     }
 }
+
+#[test]
+fn what_was_sent_stays_until_it_is_acknowledged_past_its_time_and_any_limit() {
+    for round in 0..2 {
+        let mut settings = ShardSettings::default();
+        settings.sessions.messages_max = 2;
+        let mut clients = Clients::with(settings);
+        clients.connect(2, lasting().receives(2));
+        clients.subscribe(2, "t", 2);
+        clients.connect(3, clean());
+        for number in 0..3 {
+            clients.publish_as(3, (2, 7), "t", &number.to_string(), (false, Some(5)));
+            clients.pubrel(3, 7);
+        }
+        clients.pubrec(2, 2);
+        clients.leave(2, false);
+        clients.each_restart(round);
+        clients.pass(10_000);
+        clients.connect(103, clean());
+        for number in 3..6 {
+            clients.publish(103, 2, "t", &number.to_string());
+            clients.pubrel(103, 7);
+        }
+        let seen = clients.connect(102, lasting());
+        // The first was received, the second may have been; the third never started.
+        assert!(seen[1].starts_with("102: copy q2 #1 t 0"), "{seen:?}");
+        assert_eq!(seen[2], "102: pubrel 2");
+        assert!(!seen.iter().any(|line| line.contains("t 2")), "{seen:?}");
+    }
+}
+
+#[test]
+fn a_copy_of_quality_two_does_not_leave_before_its_record() {
+    let mut clients = Clients::new();
+    clients.connect(2, lasting());
+    clients.subscribe(2, "t", 2);
+    clients.connect(3, clean());
+    let world = &mut clients.world;
+    let publish = TopicPublish {
+        packet_id: 7,
+        qos: 2,
+        retain: false,
+        topic: b"t",
+        properties: b"",
+        expiry: None,
+        payload: Body::Whole(b"x"),
+    };
+    let mut effects = Vec::new();
+    let (now, from) = (world.now, ConnectionId(3));
+    (world.shard).publish_topic(now, from, &publish, &mut world.log, &mut effects);
+    let index = world.log.records.len() as u64;
+    let waits = effects.iter().find_map(|effect| match effect {
+        Effect::Session {
+            after,
+            output: SessionOutput::Copy(_),
+            ..
+        } => Some(*after),
+        _ => None,
+    });
+    assert_eq!(waits, Some(index));
+}
+
+#[test]
+fn a_copy_of_quality_zero_does_not_come_again_after_a_crash() {
+    for filter in ["t", "$share/g/t"] {
+        let mut clients = Clients::new();
+        clients.connect(2, lasting());
+        clients.subscribe(2, filter, 0);
+        // It is in the journal for this one.
+        clients.connect(4, lasting());
+        clients.subscribe(4, "t", 1);
+        clients.connect(3, clean());
+        let before = clients.world.log.records.len();
+        assert_eq!(clients.publish(3, 1, "t", "x").len(), 3);
+        for kept in before..=clients.world.log.records.len() {
+            let mut again = Clients::new();
+            again.world.log = clients.world.log.clone();
+            let checkpoint = None;
+            again.world.crash(Crash { kept, checkpoint });
+            let seen = again.connect(102, lasting());
+            // What went out of the group waited for the record that says so.
+            let may_come = filter != "t" && kept == before + 1;
+            assert_eq!(seen.len(), 1 + usize::from(may_come), "{filter} {kept}");
+        }
+    }
+}
+
+#[test]
+fn a_session_goes_on_when_its_connection_has_room_again() {
+    let settings = ShardSettings {
+        credit_bytes: 100,
+        ..ShardSettings::default()
+    };
+    let mut clients = Clients::with(settings);
+    clients.connect(2, clean());
+    clients.subscribe(2, "t", 1);
+    clients.connect(3, clean());
+    let mut got = 0;
+    for _ in 0..5 {
+        let seen = clients.publish(3, 1, "t", "x");
+        got += seen.iter().filter(|line| line.contains("copy")).count();
+    }
+    assert!(got < 5);
+    for _ in 0..5 {
+        let drained = Command::Drained {
+            connection: ConnectionId(2),
+            bytes: 1000,
+        };
+        got += lines(&clients.world.execute(drained)).len();
+    }
+    assert_eq!(got, 5);
+}

@@ -76,21 +76,23 @@ fn a_port_that_is_taken_is_named() {
     let address = taken.local_addr().unwrap().to_string();
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let output = run(&[
-        "server",
-        "--mqtt",
-        "off",
-        "--amqp",
-        &address,
-        "--data-dir",
-        data.to_str().unwrap(),
-    ]);
-    assert_eq!(output.status.code(), Some(1));
-    let error = text(&output.stderr);
-    for part in [&address, "--amqp ADDR", "MENZIL_AMQP"] {
-        assert!(error.contains(part), "{error}");
+    for (listener, variable) in [
+        ("--amqp", "MENZIL_AMQP"),
+        ("--mqtt", "MENZIL_MQTT"),
+        ("--mqtt-ws", "MENZIL_MQTT_WS"),
+    ] {
+        let output = menzil(&["server", listener, &address, "--data-dir"])
+            .arg(&data)
+            .envs(["MENZIL_AMQP", "MENZIL_MQTT"].map(|name| (name, "off")))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let error = text(&output.stderr);
+        for part in [&address, &format!("{listener} ADDR"), variable] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(!data.exists(), "a half-made data folder");
     }
-    assert!(!data.exists(), "a half-made data folder");
 }
 
 fn mode(path: &Path) -> u32 {

@@ -97,7 +97,7 @@ impl Connection {
         let end = self.serve().await;
         self.leave();
         if let End::Closed(_) | End::Transport(_) = end {
-            if self.websocket.is_some() {
+            if self.websocket.as_deref().is_some_and(WebSocket::is_open) {
                 // Behind the last packet.
                 self.say([Saying::Close(NORMAL)]);
             }

@@ -1,7 +1,7 @@
 //! What the node was told to do, in the order in which it was told.
 
-use menzil_core::{ChannelKey, Command, Rejection, Request};
-use menzil_model::{ConnectionId, Properties};
+use menzil_core::{ChannelKey, Command, Request};
+use menzil_model::ConnectionId;
 
 use super::model::{Belief, Entry, MessageModel, Transaction};
 use super::{Awaited, ChannelModel, Oracle};
@@ -14,8 +14,6 @@ enum Verdict {
     Acknowledge,
     Reject,
     Requeue,
-    /// Requeue, and count it.
-    Fail,
 }
 
 impl Oracle {
@@ -46,10 +44,6 @@ impl Oracle {
     fn requested(&mut self, key: ChannelKey, request: &Request) {
         match request {
             Request::Publish(publish) => {
-                if let Some(again) = resend_of(&publish.properties) {
-                    self.on(key, |channel| channel.published.push(Some(again)));
-                    return self.resent(again);
-                }
                 let number = publish
                     .body
                     .first()
@@ -66,16 +60,16 @@ impl Oracle {
                 delivery_tag,
                 multiple,
                 requeue,
-                method,
+                ..
             } => {
-                let verdict = match (requeue, method) {
-                    (true, Rejection::Reject) => Verdict::Fail,
-                    (true, Rejection::Nack) => Verdict::Requeue,
-                    (false, _) => Verdict::Reject,
+                let verdict = if *requeue {
+                    Verdict::Requeue
+                } else {
+                    Verdict::Reject
                 };
                 self.settled_tags(key, delivery_tag.0, *multiple, verdict);
             }
-            Request::Recover { .. } => self.give_back(key, false),
+            Request::Recover { .. } => self.give_back(key),
             Request::Get { queue, no_ack } => {
                 let queue = queue_number(queue.as_bytes());
                 if let Some(queue) = queue {
@@ -167,7 +161,7 @@ impl Oracle {
     }
 
     /// The message takes its place in a queue, or may as a dead letter.
-    pub(super) fn enter_queue(
+    fn enter_queue(
         &mut self,
         message: &MessageModel,
         (queue, number): (QueueNumber, MessageNumber),
@@ -178,11 +172,10 @@ impl Oracle {
         // A letter has no expiration of its own any more, and who knows when it comes.
         let own_ttl = message.ttl_ms.filter(|_| !is_potential);
         let ttl = [spec.ttl_ms, own_ttl].into_iter().flatten().min();
-        let not_before = message.delay_ms.map(|delay| now + delay);
-        let may_expire_at = ttl.map(|ttl| not_before.unwrap_or(now) + ttl);
+        let may_expire_at = ttl.map(|ttl| now + ttl);
         let model = &mut self.queues[queue];
         let entry = Entry {
-            durable: (message.persistent || not_before.is_some()) && spec.durable,
+            durable: message.persistent && spec.durable,
             belief: if message.confirm && (message.is_routed || spec.durable) {
                 Belief::Live
             } else {
@@ -197,14 +190,7 @@ impl Oracle {
             is_recovered: false,
             is_potential,
             is_rejected: false,
-            not_before,
-            is_brief: not_before.is_some() && !message.persistent,
-            is_refused: false,
-            fails: 0,
-            fails_now: 0,
-            consumer: Vec::new(),
-            // When it comes nobody knows, only not before.
-            expires_at: may_expire_at.filter(|_| !is_potential && not_before.is_none()),
+            expires_at: may_expire_at.filter(|_| !is_potential),
             may_expire_at,
             count: model.count,
             bytes: model.bytes,
@@ -240,7 +226,6 @@ impl Oracle {
         for (queue, number) in places {
             match verdict {
                 Verdict::Requeue => self.returned_to(queue, number),
-                Verdict::Fail => self.failed(queue, number),
                 Verdict::Reject if dies(queue) => self.reject(queue, number),
                 Verdict::Reject | Verdict::Acknowledge => self.settle(queue, number),
             }
@@ -254,22 +239,6 @@ impl Oracle {
     fn returned_to(&mut self, queue: QueueNumber, number: MessageNumber) {
         if let Some(entry) = self.queues[queue].entries.get_mut(&number) {
             entry.out = None;
-        }
-    }
-
-    /// A consumer failed: so often, and the message is a dead letter.
-    fn failed(&mut self, queue: QueueNumber, number: MessageNumber) {
-        self.returned_to(queue, number);
-        let Some(entry) = self.queues[queue].entries.get_mut(&number) else {
-            return;
-        };
-        entry.fails += 1;
-        entry.fails_now += 1;
-        if QUEUES[queue]
-            .delivery_limit
-            .is_some_and(|limit| entry.fails_now > limit)
-        {
-            self.reject(queue, number);
         }
     }
 
@@ -293,22 +262,18 @@ impl Oracle {
     }
 
     /// Everything that is out on the channel goes back.
-    fn give_back(&mut self, key: ChannelKey, has_failed: bool) {
+    fn give_back(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(&key) else {
             return;
         };
         for (queue, number) in std::mem::take(&mut channel.out).into_values() {
-            if has_failed {
-                self.failed(queue, number);
-            } else {
-                self.returned_to(queue, number);
-            }
+            self.returned_to(queue, number);
         }
     }
 
     /// The channel ends.
     pub(super) fn give_up(&mut self, key: ChannelKey) {
-        self.give_back(key, true);
+        self.give_back(key);
         let Some(channel) = self.channels.get_mut(&key) else {
             return;
         };
@@ -317,7 +282,7 @@ impl Oracle {
         let rolled_back = std::mem::take(&mut channel.rolled_back);
         let held = draft.settles.into_iter().chain(draft.rejects);
         for (queue, number) in held.chain(rolled_back) {
-            self.failed(queue, number);
+            self.returned_to(queue, number);
         }
     }
 
@@ -340,18 +305,14 @@ impl Oracle {
         let ready: Vec<MessageNumber> = self.queues[queue]
             .entries
             .iter()
-            .filter(|(_, entry)| {
-                // What was refused is not there to be purged, and may be published again.
-                let is_absent = entry.is_refused && QUEUES[queue].deduplicates;
-                entry.out.is_none() && !entry.is_settled && !is_absent
-            })
+            .filter(|(_, entry)| entry.out.is_none() && !entry.is_settled)
             .map(|(number, _)| *number)
             .collect();
         // What is to be a dead letter is not purged; one that may have come is, if it has.
         let (ready, unsure): (Vec<_>, Vec<_>) = ready.into_iter().partition(|number| {
             let entry = &self.queues[queue].entries[number];
             let may_die = QUEUES[queue].dead_letters() && self.may_be_away(queue, entry);
-            !may_die && !entry.is_potential && entry.is_in_place()
+            !may_die && !entry.is_potential
         });
         for number in &ready {
             if let Some(entry) = self.queues[queue].entries.get_mut(number) {
@@ -423,7 +384,6 @@ impl Oracle {
         for number in &transaction.publishes {
             for queue in &mut self.queues {
                 queue.bury(*number);
-                queue.unclear.insert(*number);
             }
         }
         self.settled
@@ -431,24 +391,16 @@ impl Oracle {
         for (queue, number) in &transaction.rejects {
             if let Some(entry) = self.queues[*queue].entries.get_mut(number) {
                 entry.is_settled = false;
-                entry.fails += 1;
             }
         }
         for (queue, number) in &transaction.settles {
             let is_certain = transaction.certain.contains(&(*queue, *number));
             if let Some(entry) = self.queues[*queue].entries.get_mut(number) {
                 entry.is_settled = false;
-                entry.fails += 1;
                 if is_certain {
                     entry.belief = Belief::Live;
                 }
             }
         }
     }
-}
-
-/// The number of a publish of what was published before.
-fn resend_of(properties: &[u8]) -> Option<MessageNumber> {
-    let number = Properties::parse(properties).ok()?.correlation_id?;
-    std::str::from_utf8(number).ok()?.parse().ok()
 }

@@ -12,8 +12,6 @@ impl Oracle {
         self.is_expired(entry.may_expire_at)
             || self.queues[queue].may_be_dropped(queue, entry)
             || (entry.is_rejected && QUEUES[queue].dead_letters())
-            || (QUEUES[queue].delivery_limit).is_some_and(|limit| entry.fails > limit)
-            || (entry.is_brief && self.is_expired(entry.not_before))
     }
 
     /// The queue that a letter there came from, where it may be still.
@@ -117,7 +115,7 @@ impl Oracle {
             return None;
         }
         let entry = self.queues[queue].entries.get(&number)?;
-        if entry.belief == Belief::Maybe || Self::is_undone(queue, number, entry, is_found) {
+        if entry.belief == Belief::Maybe || self.is_undone(queue, number, entry, is_found) {
             return None;
         }
         let spec = QUEUES[queue];
@@ -131,6 +129,7 @@ impl Oracle {
 
     /// Whether a crash undid the move of a letter of which no client has seen anything.
     fn is_undone(
+        &self,
         queue: QueueNumber,
         number: MessageNumber,
         entry: &Entry,

@@ -5,7 +5,6 @@
 use menzil_model::Sequence;
 
 use super::Index;
-use crate::queue::item::Held;
 
 /// When the next ready entry expires, or earlier: an entry that left leaves the bound behind.
 #[derive(Clone, Copy, Debug)]
@@ -75,10 +74,6 @@ impl Walk {
             None => true,
         }
     }
-
-    fn look_at(&mut self, held: &Held) -> bool {
-        self.look(held.sequence(), held.item.expires_at)
-    }
 }
 
 impl Index {
@@ -102,7 +97,7 @@ impl Index {
             next: NEVER,
         };
         for held in self.returned.values() {
-            walk.look_at(held);
+            walk.look(held.sequence(), self.expiry_of(&held.item));
         }
         self.walk_in_order(&mut walk);
         self.expiry.first = walk.next;
@@ -112,7 +107,7 @@ impl Index {
     fn walk_in_order(&self, walk: &mut Walk) {
         let in_order = self.expiry.in_order;
         for held in &self.head {
-            if !walk.look_at(held) && in_order {
+            if !walk.look(held.sequence(), self.expiry_of(&held.item)) && in_order {
                 return;
             }
         }
@@ -128,12 +123,12 @@ impl Index {
                 continue;
             }
             for item in page.items(self.durable) {
-                walk.look(item.sequence, item.expires_at);
+                walk.look(item.sequence, self.expiry_of(&item));
             }
         }
         let packed = self.packed_tail_items();
         for item in packed.chain(self.tail.iter().map(|held| held.item)) {
-            if !walk.look(item.sequence, item.expires_at) && in_order {
+            if !walk.look(item.sequence, self.expiry_of(&item)) && in_order {
                 return;
             }
         }

@@ -98,6 +98,19 @@ impl Index {
         Some((&held.item, body))
     }
 
+    /// The next entries to go out, in order, as long as their messages are in memory.
+    pub(crate) fn here(&self) -> impl Iterator<Item = &Item> {
+        let mut front = self.head.iter().peekable();
+        let mut returned = self.returned.values().peekable();
+        let next = std::iter::from_fn(move || match (front.peek(), returned.peek()) {
+            (Some(f), Some(r)) if r.sequence() < f.sequence() => returned.next(),
+            (Some(_), _) => front.next(),
+            (None, _) => returned.next(),
+        });
+        let here = next.take_while(|held| held.content.is_some());
+        here.map(|held| &held.item)
+    }
+
     /// Whether the next run is to be asked for.
     pub(crate) fn runs_low(&self) -> bool {
         self.fetching.run > 0 && self.fetching.underway == 0 && self.is_half_used()

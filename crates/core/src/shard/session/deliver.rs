@@ -6,6 +6,7 @@ use menzil_model::fact::Why;
 use menzil_model::{ConnectionId, Fact, Message, QueueId, Sequence};
 
 use super::super::Shard;
+use crate::effect::DELIVERY_OVERHEAD_BYTES;
 use crate::mqtt::{
     Copy, CopyContent, Grant, InFlight, SessionLink, SessionOutput, TopicNotes, packet_id_of,
 };
@@ -54,6 +55,7 @@ impl Shard {
                 Some(Halt::Ask { waits }) => {
                     self.ask(turn, id);
                     if waits {
+                        self.take_from_groups(turn.now, (id, place));
                         return;
                     }
                 }
@@ -74,7 +76,8 @@ impl Shard {
             return Some(Halt::End);
         };
         let connection = self.connections.at(link.place, link.connection);
-        if connection.is_none_or(|connection| connection.credit <= 0) {
+        let credit = connection.map_or(0, |connection| connection.credit);
+        if credit <= 0 {
             return Some(Halt::End);
         }
         let grant = Grant::of(head.sequence);
@@ -85,7 +88,7 @@ impl Shard {
             // Its message is not wanted any more.
             return None;
         }
-        if head.expires_at.is_some_and(|at| at < now) {
+        if queue.index.expiry_of(head).is_some_and(|at| at < now) {
             return Some(Halt::Expired);
         }
         match body {
@@ -93,7 +96,7 @@ impl Shard {
             Body::Here => {
                 let is_due = head.durable && grant.qos > 0 && !grant.sent;
                 let due = queue.mark.due(head.sequence).filter(|_| is_due);
-                due.map(|_| Halt::Mark(mark_below(queue, link)))
+                due.map(|_| Halt::Mark(mark_below(queue, link, credit)))
             }
             Body::Away => Some(Halt::Ask { waits: true }),
             Body::Asked => Some(Halt::End),
@@ -126,7 +129,10 @@ impl Shard {
         } else {
             queue.moved.waits_for(&item)
         };
-        let after = after.max(owned);
+        // After a crash that loses its record another message would have its packet identifier,
+        // and be taken for this one.
+        let recorded = Some(item.origin.index).filter(|_| grant.qos == 2 && item.durable);
+        let after = after.max(owned).max(recorded.unwrap_or_default());
         if grant.qos > 0
             && let Some(session) = queue.session.as_deref_mut()
         {
@@ -218,22 +224,23 @@ pub(super) fn seconds_left(expires_at: u64, now: u64) -> u32 {
     u32::try_from(left).unwrap_or(u32::MAX)
 }
 
-/// One past the last entry that the client takes now: so many go out with one record.
-fn mark_below(queue: &Queue, link: &SessionLink) -> Sequence {
-    let out = queue
-        .session
-        .as_deref()
-        .map_or(0, |session| session.in_flight.len());
-    let room = usize::from(link.receive_max)
-        .saturating_sub(out)
-        .clamp(1, MARKED_AT_ONCE);
-    let counted = queue
-        .index
-        .ready()
-        .filter(|item| Grant::of(item.sequence).qos > 0);
-    let last = counted.take(room).last();
-    let head = queue.index.head().map(|head| head.sequence);
-    let last = last.map(|item| item.sequence).max(head);
+/// One past the last entry that goes out now: so many do with one record, and none is marked that
+/// stays.
+fn mark_below(queue: &Queue, link: &SessionLink, mut credit: i64) -> Sequence {
+    let session = queue.session.as_deref();
+    let out = session.map_or(0, |session| session.in_flight.len());
+    let mut room = usize::from(link.receive_max).saturating_sub(out);
+    let mut last = queue.index.head().map(|head| head.sequence);
+    for item in queue.index.here().take(MARKED_AT_ONCE) {
+        let needs_room = usize::from(Grant::of(item.sequence).qos > 0);
+        if credit <= 0 || room < needs_room {
+            break;
+        }
+        room -= needs_room;
+        let bytes = item.extent.total_bytes + DELIVERY_OVERHEAD_BYTES;
+        credit = credit.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+        last = last.max(Some(item.sequence));
+    }
     last.map_or(Sequence(0), |last| Sequence(last.0 + 1))
 }
 

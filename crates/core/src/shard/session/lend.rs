@@ -133,9 +133,11 @@ impl Shard {
         let waiting = queue.index.ready_count() + pending.len() as u64;
         let out = session.in_flight.len() as u64;
         let next = place_in_session(queue.next_sequence + pending.len() as u64, 0);
+        // What is of QoS 0 needs no room, but waits behind what does.
+        let passes = Grant::of(head.sequence).qos == 0 && waiting == 0;
         connection.is_some_and(|connection| connection.credit > bytes)
             && waiting < AHEAD
-            && (Grant::of(head.sequence).qos == 0
+            && (passes
                 || out + waiting < u64::from(link.receive_max) && session.has_room_for(&link, next))
     }
 
@@ -177,7 +179,7 @@ impl Shard {
             there,
             content,
         };
-        if item.durable && member.durable {
+        if item.durable && member.durable && grant.qos > 0 {
             loans.entry(session).or_default().push(loan);
         } else {
             self.lend_unrecorded(turn, (id, item.durable), (session, member.place), loan);
@@ -196,7 +198,9 @@ impl Shard {
         let there = loan.there;
         let queue = self.queues.get(&group);
         let due = queue.and_then(|queue| queue.mark.due(there));
-        let marked = match due.filter(|_| is_durable) {
+        // What is of another quality leaves the group's queue before it is sent.
+        let may_come_again = is_durable && Grant::of(loan.entry.sequence).qos == 1;
+        let marked = match due.filter(|_| may_come_again) {
             Some(below) => self.record(
                 turn,
                 Fact::Delivering {

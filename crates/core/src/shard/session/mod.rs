@@ -9,7 +9,6 @@ mod bridge;
 mod deliver;
 mod lend;
 mod open;
-mod pass;
 mod publish;
 mod retain;
 mod settle;

@@ -76,12 +76,7 @@ impl Shard {
             session: at.0,
             client: Some((at.1, connection)),
         };
-        let has_passed = self.pass_topic(turn, connection, publish, &route);
-        let (verdict, after) = if has_passed {
-            (Verdict::Accepted, 0)
-        } else {
-            self.place_topic(turn, publisher, publish, &route)
-        };
+        let (verdict, after) = self.place_topic(turn, publisher, publish, &route);
         if let Some(session) = self.session_mut(at) {
             session.route = Some(route);
             // Of what was refused the identifier is free at once (MQTT-4.3.3-9).
@@ -89,22 +84,18 @@ impl Shard {
                 session.received.entry(publish.packet_id).or_insert(after);
             }
         }
-        if !has_passed {
+        if publish.qos > 0 {
             self.answer_publish(turn, connection, publish, (verdict, after));
         }
     }
 
-    /// Tells the publisher, if it wants to hear.
-    pub(super) fn answer_publish(
+    fn answer_publish(
         &mut self,
         turn: &mut Turn<'_>,
         connection: ConnectionId,
         publish: &TopicPublish<'_>,
         (verdict, after): (Verdict, u64),
     ) {
-        if publish.qos == 0 {
-            return;
-        }
         match verdict {
             Verdict::Accepted | Verdict::NoMatch => self.counters.confirmed += 1,
             Verdict::Full => self.counters.nacked += 1,
@@ -354,7 +345,8 @@ impl Shard {
             queue: target.session,
             sequence: queue.place(grant.bits(), turn.now, 0),
             expires_at: queue.expires_at(turn.now, held.ttl),
-            durable: is_stored && queue.definition.durable,
+            // What is of QoS 0 comes once or not at all: a crash forgets that it was sent.
+            durable: is_stored && qos > 0 && queue.definition.durable,
         })
     }
 

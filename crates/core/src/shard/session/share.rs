@@ -206,8 +206,8 @@ impl Shard {
         Some(subscribed.id).filter(|id| *id != 0)
     }
 
-    /// Before a copy of QoS 2 is sent that a session has which no crash outlives: it is nobody
-    /// else's any more (MQTT-4.8.2-5). Returns the index that it waits for.
+    /// Before a copy is sent that only the group's queue has after a crash: of QoS 0 or 2 it is
+    /// nobody else's any more (MQTT-4.8.2-5). Returns the index that it waits for.
     pub(super) fn own_before_sending(
         &mut self,
         turn: &mut Turn<'_>,
@@ -221,8 +221,8 @@ impl Shard {
             return 0;
         };
         let queue = self.queues.get(&link.group);
-        let is_other = Grant::of(sequence).qos < 2 || link.durable;
-        if is_other || !queue.is_some_and(|queue| queue.index.is_durable(link.there)) {
+        let may_go_to_others = Grant::of(sequence).qos == 1 || link.durable;
+        if may_go_to_others || !queue.is_some_and(|queue| queue.index.is_durable(link.there)) {
             return 0;
         }
         if let Some(session) = self.session_mut(at) {
