@@ -105,6 +105,44 @@ passed over: bindings (1): their queues are passed over
     assert!(log.contains("there is no federation yet"), "{log}");
 }
 
+/// An export of a virtual host whose queues are quorum queues unless they say something else.
+#[test]
+fn a_queue_is_of_the_type_that_the_export_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let path = data.to_str().unwrap();
+    let file = r#"{"vhosts": [{"name": "/", "metadata": {"default_queue_type": "quorum"}}],
+        "queues": [{"vhost": "/", "name": "q", "type": "quorum"},
+            {"vhost": "/", "name": "c", "type": "classic"}]}"#;
+    let file = write(folder.path(), "types.json", file);
+    let server = Server::start(&data, &[]);
+    let import = |file: &str| run(&["definitions", "import", file, "--data-dir", path]);
+    let passed_over = "passed over: default_queue_type quorum of vhosts (1): a queue is what its \
+        x-queue-type says: declare queues with it\n";
+    assert_eq!(
+        text(&import(&file).stdout),
+        format!("2 new, 0 kept\n{passed_over}")
+    );
+    assert_eq!(
+        text(&import(&file).stdout),
+        format!("0 new, 2 kept\n{passed_over}")
+    );
+    let same = r#"{"queues": [
+        {"vhost": "/", "name": "q", "arguments": {"x-queue-type": "quorum"}},
+        {"vhost": "/", "name": "c", "arguments": {"x-queue-type": "classic"}}]}"#;
+    let same = import(&write(folder.path(), "same.json", same));
+    assert_eq!(
+        text(&same.stdout),
+        "0 new, 2 kept\n",
+        "{}",
+        text(&same.stderr)
+    );
+    let usual = r#"{"vhosts": [{"name": "/", "metadata": {"default_queue_type": "classic"}}]}"#;
+    let usual = import(&write(folder.path(), "usual.json", usual));
+    assert_eq!(text(&usual.stdout), "0 new, 0 kept\n");
+    server.kill();
+}
+
 /// What is wrong with a file, and what is said of it.
 const WRONG: [(&str, &str); 20] = [
     (
