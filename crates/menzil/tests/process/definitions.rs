@@ -42,7 +42,7 @@ fn count(path: &str, of: &str) -> u64 {
 
 /// Exchanges, queues, bindings, policies.
 fn objects(path: &str) -> [u64; 4] {
-    let policies = run(&["policy", "list", "--data-dir", path]);
+    let policies = run(&["policy", "list", "--json", "--data-dir", path]);
     let policies = text(&policies.stdout).lines().count() as u64;
     ["exchanges", "queues_count", "bindings"]
         .map(|of| count(path, of))
@@ -493,7 +493,7 @@ fn a_listed_policy_has_the_pattern_that_was_set() {
         path,
     ]);
     assert!(set.status.success(), "{}", text(&set.stderr));
-    let listed = run(&["policy", "list", "--data-dir", path]);
+    let listed = run(&["policy", "list", "--json", "--data-dir", path]);
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
     assert_eq!(listed["pattern"], pattern);
     assert_eq!(listed["name"], r#"we"ird\x"#);
@@ -524,9 +524,21 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
     assert!(set.status.success(), "{}", text(&set.stderr));
     assert_eq!(
         text(&set.stdout),
-        "policy 'short' (priority -3) in virtual host '/' gives max-length=5 to exchanges and \
-         queues that match '^q'\n"
+        "policy 'short' (priority -3) in virtual host '/' gives max-length=5 to queues that match \
+         '^q'\n"
     );
+    let nothing = policy(&["set", "old", r"^s\.", r#"{"max-age": "7D"}"#]);
+    assert_eq!(
+        text(&nothing.stdout),
+        "policy 'old' (priority 0) in virtual host '/' is set, and applies to nothing: \
+         max-age=7D, and no exchange and no queue acts on that\n"
+    );
+    let table = text(&policy(&["list"]).stdout);
+    assert!(
+        table.contains(r"  'old'           0  all  '^s\.'   max-age=7D"),
+        "{table}"
+    );
+    assert!(policy(&["clear", "old"]).status.success());
     let operator = [
         "set",
         "cap",
@@ -549,10 +561,10 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
         r#""pattern":"","priority":0,"vhost":"/"}"#,
         "\n"
     );
-    assert_eq!(text(&policy(&["list"]).stdout), expected);
+    assert_eq!(text(&policy(&["list", "--json"]).stdout), expected);
     server.kill();
     let server = Server::start(data, &[]);
-    assert_eq!(text(&policy(&["list"]).stdout), expected);
+    assert_eq!(text(&policy(&["list", "--json"]).stdout), expected);
     let absent = policy(&["clear", "cap"]);
     assert_eq!(absent.status.code(), Some(1));
     assert!(text(&absent.stderr).contains(r#"there is no policy "cap" in virtual host "/""#));
@@ -564,7 +576,7 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
     assert!(policy(&["clear", "short"]).status.success());
     server.kill();
     let server = Server::start(data, &[]);
-    assert_eq!(text(&policy(&["list"]).stdout), "");
+    assert_eq!(text(&policy(&["list", "--json"]).stdout), "");
     let nothing = policy(&["effective", "amq.topic", "--exchange"]);
     assert_eq!(
         text(&nothing.stdout),
@@ -618,6 +630,10 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
              quorum_queues or streams; the pattern \"(\" is no regular expression",
         ),
         (
+            &["set", "p", "^q(?=x)", r#"{"max-length": 5}"#],
+            "the one that is, is ^(?!…) or ^(?=…) at the beginning",
+        ),
+        (
             &["set", "p", "x", r#"{"expires": 1}"#, "--vhost", "v"],
             r#"no virtual host "v""#,
         ),
@@ -638,7 +654,7 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
             text(&output.stderr)
         );
     }
-    assert_eq!(text(&policy(&["list"]).stdout), "");
+    assert_eq!(text(&policy(&["list", "--json"]).stdout), "");
     server.kill();
     let nobody = policy(&["list"]);
     assert_eq!(nobody.status.code(), Some(1));
