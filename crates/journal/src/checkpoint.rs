@@ -20,7 +20,7 @@ use menzil_model::ShardId;
 
 use crate::disk::{Disk, DiskFile, is_full, read_all};
 use crate::error::StorageError;
-use crate::folder::{CHECKPOINT_RESERVES, EVACUATION_RESERVE, Name, fill, temporary};
+use crate::folder::{CHECKPOINT_RESERVES, EVACUATION_RESERVE, LOG_RESERVE, Name, fill, temporary};
 use crate::journal::{Journal, locked, reading, writing};
 use crate::layout::{PAGE, put, u32_at, u64_at};
 use crate::preparer::folder;
@@ -231,6 +231,12 @@ impl<D: Disk> Journal<D> {
         }
         self.disk.sync_folder()
     }
+}
+
+/// Keeps space aside for the short segment.
+pub(crate) fn keep_log_reserve<D: Disk>(journal: &Journal<D>) -> io::Result<()> {
+    let wanted = journal.options.log_reserve_bytes;
+    set_aside(journal, LOG_RESERVE, wanted..=wanted, wanted)
 }
 
 /// Keeps space aside for a step of evacuation.

@@ -62,7 +62,7 @@ impl std::fmt::Display for Name {
 
 /// Whether a journal gives a file of its folder that name, finished or not.
 pub fn is_own_name(name: &str) -> bool {
-    let kept = [LOCK, FORMAT, EVACUATION_RESERVE];
+    let kept = [LOCK, FORMAT, EVACUATION_RESERVE, LOG_RESERVE];
     Name::parse(name) != Name::Other
         || kept.contains(&name)
         || CHECKPOINT_RESERVES.contains(&name)
@@ -104,6 +104,9 @@ pub(crate) const LOCK: &str = "lock";
 pub(crate) const FORMAT: &str = "format";
 /// Space kept aside for one step of evacuation on a full disk.
 pub(crate) const EVACUATION_RESERVE: &str = "evacuation-reserve";
+/// Space kept aside for a short segment on a full disk: in it the log goes on while a checkpoint
+/// sets the one before it free.
+pub(crate) const LOG_RESERVE: &str = "log-reserve";
 /// Space kept aside for checkpoints on a full disk. Two, because one checkpoint may set nothing
 /// free, and the next must have its space all the same; from then on each sets the one before
 /// it free.
@@ -120,8 +123,9 @@ mod tests {
     fn every_name_of_ours_is_known() {
         let numbered = Name::Cold(7).to_string();
         let unfinished = temporary(FORMAT);
-        let ours = [LOCK, FORMAT, EVACUATION_RESERVE, &numbered, &unfinished];
-        for name in ours.into_iter().chain(CHECKPOINT_RESERVES) {
+        let kept = [LOCK, FORMAT, EVACUATION_RESERVE, LOG_RESERVE];
+        let ours = kept.into_iter().chain([&*numbered, &*unfinished]);
+        for name in ours.chain(CHECKPOINT_RESERVES) {
             assert!(is_own_name(name), "{name}");
         }
         assert!(is_own_name("quarantine-0000000003-512"));

@@ -26,6 +26,10 @@ pub struct Options {
     /// Space kept aside so that a checkpoint can be written on a full disk; it grows with the
     /// checkpoints. 0 keeps none.
     pub checkpoint_reserve_bytes: u64,
+    /// Space kept aside for a short segment, so that the last prepared one can be used again and
+    /// again on a full disk by what sets nothing free. In whole pages, at most half a segment. 0 keeps
+    /// none.
+    pub log_reserve_bytes: u64,
     /// Space kept aside so that records can be evacuated on a full disk. 0 keeps none.
     pub evacuation_reserve_bytes: u64,
     /// Files of which a smaller share than this many per cent is needed are evacuated. 0 to 90.
@@ -51,6 +55,7 @@ impl Default for Options {
             lazy_bytes_max: 64 << 10,
             full_retry: Duration::from_millis(250),
             checkpoint_reserve_bytes: 1 << 20,
+            log_reserve_bytes: 0,
             evacuation_reserve_bytes: 0,
             evacuate_below_percent: 50,
             evacuate_age_segments: 2,
@@ -67,6 +72,10 @@ impl Options {
             .segment_bytes
             .clamp(4096, SEGMENT_BYTES_MAX)
             .next_multiple_of(4096);
+        self.log_reserve_bytes = self
+            .log_reserve_bytes
+            .next_multiple_of(4096)
+            .min(self.segment_bytes / 8192 * 4096);
         self.record_bytes_max = self.record_bytes_max.min(RECORD_BYTES_MAX);
         self.prepared_segments = self.prepared_segments.max(1);
         self.evacuate_below_percent = self.evacuate_below_percent.min(90);

@@ -20,12 +20,13 @@ use crate::checkpoint;
 use crate::directory::{Entry, Kind};
 use crate::disk::{Disk, DiskFile, is_full};
 use crate::error::StorageError;
-use crate::folder::{Name, temporary, write_whole};
+use crate::folder::{LOG_RESERVE, Name, temporary, write_whole};
 use crate::journal::{Journal, locked, reading};
 use crate::layout::PAGE;
 use crate::segment::{Segment, SegmentHeader};
 use crate::sidecar;
 use crate::space::Space;
+use crate::writer::Active;
 
 /// What is ready and what is to be done.
 #[derive(Debug)]
@@ -89,6 +90,10 @@ impl<D: Disk> Journal<D> {
         let _busy = locked(&self.preparer.busy);
         self.check()?;
         self.describe_sealed();
+        if locked(&self.preparer.state).reserve_due {
+            // It is short and comes before the segments; whether it is there is seen below.
+            drop(checkpoint::keep_log_reserve(self));
+        }
         while locked(&self.preparer.state).ready.len() < count {
             // First the space for the checkpoint that what the segment takes will need: a small
             // disk may fill before anybody says what to expect.
@@ -103,6 +108,11 @@ impl<D: Disk> Journal<D> {
                     self.refresh_room(&state);
                     drop(state);
                     self.tell_room();
+                    if self.room.is_short() {
+                        // The writer goes on in it.
+                        locked(&self.pending).pressed = true;
+                        self.wake.notify_all();
+                    }
                 }
                 Err(error) if is_full(&error) => {
                     self.room.set_space(Space::Full);
@@ -116,7 +126,11 @@ impl<D: Disk> Journal<D> {
                 self.room.set_space(Space::Full);
                 return Ok(Space::Full);
             }
-            while let Err(error) = checkpoint::keep_evacuation_reserve(self) {
+            let keep = || {
+                checkpoint::keep_log_reserve(self)?;
+                checkpoint::keep_evacuation_reserve(self)
+            };
+            while let Err(error) = keep() {
                 if !is_full(&error) {
                     return Err(self.fail(folder("keeping a reserve", error)));
                 }
@@ -149,8 +163,9 @@ impl<D: Disk> Journal<D> {
     }
 
     /// The active segment has so many bytes left, and had so many before.
-    pub(crate) fn has_left(&self, left: u64, before: u64) {
-        self.room.set_active(left);
+    pub(crate) fn has_left(&self, active: &Active<D::File>, before: u64) {
+        let left = active.left();
+        self.room.set_active(left, active.is_short(&self.options));
         let half = self.options.segment_bytes / 2;
         if left <= half && half < before {
             // Under the lock, or a thread that is about to wait would miss it.
@@ -226,12 +241,18 @@ impl<D: Disk> Journal<D> {
         if let Some(segment) = self.pop_prepared(length) {
             return Ok(segment);
         }
-        let length = length
+        let whole = length
             .max(self.options.segment_bytes)
             .next_multiple_of(4096);
-        self.make(length).map_err(|error| {
+        let made = self.make(whole).or_else(|error| {
+            if !is_full(&error) {
+                return Err(error);
+            }
+            self.room.set_space(Space::Full);
+            self.make_short(length)?.ok_or(error)
+        });
+        made.map_err(|error| {
             if is_full(&error) {
-                self.room.set_space(Space::Full);
                 StorageError::Full
             } else {
                 folder("preparing a segment", error)
@@ -333,6 +354,9 @@ impl<D: Disk> Journal<D> {
             if room && length == self.options.segment_bytes && kind != Kind::Cold {
                 self.disk.rename(&name, &Name::Spare(id).to_string())?;
                 spares.push(id);
+            } else if length == self.options.log_reserve_bytes && kind != Kind::Cold {
+                // Others would have the space before it could be set aside again.
+                self.disk.rename(&name, LOG_RESERVE)?;
             } else {
                 self.disk.remove(&name)?;
             }
@@ -404,6 +428,10 @@ impl<D: Disk> Journal<D> {
         segment
     }
 
+    pub(crate) fn has_prepared(&self) -> bool {
+        !locked(&self.preparer.state).ready.is_empty()
+    }
+
     /// Takes the prepared segments that recovery found into account.
     pub(crate) fn refresh_prepared(&self) {
         self.refresh_room(&locked(&self.preparer.state));
@@ -464,6 +492,34 @@ impl<D: Disk> Journal<D> {
             length,
             file,
         })
+    }
+
+    /// Makes a segment of the space that is kept for it; `None` where there is none, or too
+    /// little.
+    fn make_short(&self, length: u64) -> io::Result<Option<Segment<D::File>>> {
+        let kept = match self.disk.open(LOG_RESERVE).and_then(|file| file.len()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            kept => kept?,
+        };
+        if kept < length {
+            return Ok(None);
+        }
+        let header = SegmentHeader {
+            id: self.next_file(),
+            salt: self.disk.entropy(),
+            length: kept,
+            fresh: false,
+            cold: false,
+        };
+        let file = Arc::new(self.reuse(LOG_RESERVE, header)?);
+        self.counts.prepared();
+        self.reserve_later();
+        Ok(Some(Segment {
+            id: header.id,
+            salt: header.salt,
+            length: kept,
+            file,
+        }))
     }
 
     fn create(&self, header: SegmentHeader) -> io::Result<D::File> {

@@ -149,7 +149,9 @@ impl<D: Disk> Journal<D> {
         let mut writer = locked(&self.writer);
         self.refresh_prepared();
         match &writer.active {
-            Some(active) => self.room.set_active(active.left()),
+            Some(active) => self
+                .room
+                .set_active(active.left(), active.is_short(&self.options)),
             None => {
                 self.roll(&mut writer, 0)?;
             }

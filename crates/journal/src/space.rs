@@ -4,6 +4,10 @@
 //! `has_room` says yes, what is appended fits without touching the reserve, which is the last
 //! prepared segment.
 //!
+//! The reserve is not the end: once it is used up the log goes on in a short segment, whose
+//! space is kept aside too. A checkpoint then sets the reserve's segment free, if nothing in it
+//! is needed, and the log returns to it.
+//!
 //! ```text
 //! active: │ written │ left │   prepared: │ segment │ … │   last prepared: │ reserve │
 //!                    └─────── publishes ───────────────┘ └ settles only ───────────┘
@@ -32,6 +36,7 @@ pub(crate) struct Room {
     reserve: AtomicU64,
     unwritten: AtomicU64,
     full: AtomicBool,
+    short: AtomicBool,
 }
 
 impl Room {
@@ -47,8 +52,17 @@ impl Room {
         self.full.store(space == Space::Full, Ordering::Release);
     }
 
-    pub(crate) fn set_active(&self, bytes: u64) {
+    /// So many bytes are left in the active segment. What is left of a short one is for what
+    /// asks nobody: with a message in it, it could not be used again.
+    pub(crate) fn set_active(&self, bytes: u64, is_short: bool) {
+        self.short.store(is_short, Ordering::Release);
+        let bytes = if is_short { 0 } else { bytes };
         self.active.store(bytes, Ordering::Release);
+    }
+
+    /// The log goes on in the short segment.
+    pub(crate) fn is_short(&self) -> bool {
+        self.short.load(Ordering::Acquire)
     }
 
     /// Bytes left in the active segment.

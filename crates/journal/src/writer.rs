@@ -22,6 +22,7 @@ use crate::error::StorageError;
 use crate::flight::{Cursor, Cut, Target};
 use crate::journal::{Journal, locked, reading, writing};
 use crate::layout::{SECTOR, sectors};
+use crate::options::Options;
 use crate::releases::Release;
 use crate::segment::{self, Segment};
 
@@ -68,6 +69,11 @@ impl<F> Active<F> {
 
     pub(crate) fn left(&self) -> u64 {
         self.segment.length.saturating_sub(self.offset)
+    }
+
+    /// Whether it is the short segment, or one of a time when segments were shorter.
+    pub(crate) fn is_short(&self, options: &Options) -> bool {
+        self.segment.length < options.segment_bytes
     }
 }
 
@@ -122,6 +128,10 @@ impl<D: Disk> Journal<D> {
     }
 
     fn commit(&self, writer: &mut Writer<D::File>) -> Result<Option<Commit>, StorageError> {
+        if self.room.is_short() && self.has_prepared() {
+            // What is left of the short segment is for the next time.
+            self.roll(writer, 0)?;
+        }
         let Taken {
             records,
             awaited,
@@ -235,7 +245,7 @@ impl<D: Disk> Journal<D> {
         );
         *number += 1;
         *previous = segment;
-        self.has_left(active.left(), before);
+        self.has_left(active, before);
         self.counts
             .batch(u64::from(cut.records), sectors(cut.length), start.elapsed());
         Ok(())
@@ -264,7 +274,8 @@ impl<D: Disk> Journal<D> {
             offset: segment::HEADER_BYTES,
         };
         let target = active.target();
-        self.room.set_active(active.left());
+        self.room
+            .set_active(active.left(), active.is_short(&self.options));
         match writer.active.replace(active) {
             Some(old) if old.offset > segment::HEADER_BYTES => {
                 writing(&self.directory).seal(old.segment.id);

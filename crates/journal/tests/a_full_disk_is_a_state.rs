@@ -9,9 +9,10 @@ use std::time::Duration;
 use common::{Kept, SEGMENT, append, checkpoint, eventually, open_with, small};
 use menzil_journal::testing::MemoryDisk;
 use menzil_journal::{
-    CheckpointError, Disk as _, DiskFile as _, Journal, OpenError, Options, Space, StorageError,
+    CheckpointError, Disk as _, DiskFile as _, Journal, OpenError, Options, SegmentUse, Space,
+    StorageError,
 };
-use menzil_model::{Class, ShardId};
+use menzil_model::{Class, Position, ShardId};
 
 const SHARD: ShardId = ShardId(1);
 
@@ -276,4 +277,90 @@ fn a_journal_that_waits_for_space_can_be_closed() {
         journal.close();
         assert!(matches!(writer.join().unwrap(), Err(StorageError::Full)));
     });
+}
+
+/// Options with space for a short segment.
+fn with_log_reserve() -> Options {
+    Options {
+        checkpoint_reserve_bytes: 32 << 10,
+        log_reserve_bytes: 8 << 10,
+        ..small()
+    }
+}
+
+/// Fills the disk with messages that are all needed; returns their indexes.
+fn fill_with_messages(journal: &Journal<MemoryDisk>) -> Vec<u64> {
+    fill(journal, || journal.has_room(1000));
+    assert_eq!(journal.space(), Space::Full);
+    (1..=journal.committed(SHARD)).collect()
+}
+
+/// What sets nothing free, such as a delivery that comes back, one sector each, with a
+/// checkpoint now and then.
+fn go_on(journal: &Journal<MemoryDisk>, needed: &[u64], records: u64) {
+    for number in 0..records {
+        journal.append_lazy(SHARD, Class::Message, |bytes| bytes.extend(b"delivered"));
+        journal.step().unwrap();
+        if number % 5 == 4 {
+            checkpoint(journal, 1, b"state", needed).unwrap();
+            journal.step().unwrap();
+        }
+        assert!(!journal.has_room(1), "nothing was set free");
+    }
+}
+
+#[test]
+fn what_sets_nothing_free_goes_on_for_ever_on_a_full_disk() {
+    let (disk, journal) = full_disk(with_log_reserve());
+    let needed = fill_with_messages(&journal);
+    let used = disk.used();
+    // The reserve several times over.
+    go_on(&journal, &needed, 5 * SEGMENT / 512);
+    // No segment more than there were, but for what describes them.
+    assert!(disk.used() < used + 8192, "{} {used}", disk.used());
+    // And still it drains.
+    checkpoint(&journal, 1, b"state", &[]).unwrap();
+    journal.step().unwrap();
+    journal.step().unwrap();
+    assert!(journal.has_room(1000));
+    fill_with_messages(&journal);
+}
+
+#[test]
+fn the_short_segment_outlives_a_crash_on_a_full_disk() {
+    let (disk, journal) = full_disk(with_log_reserve());
+    let needed = fill_with_messages(&journal);
+    let (mut committed, mut journal) = (journal.committed(SHARD), Some(journal));
+    let mut cut_short = 0;
+    for round in 0..30 {
+        let opened = journal.take().unwrap();
+        go_on(&opened, &needed, 7 * (round % 4));
+        for _ in 0..round {
+            opened.append_lazy(SHARD, Class::Message, |bytes| bytes.extend(b"delivered"));
+            opened.step().unwrap();
+            if round % 3 == 0 {
+                checkpoint(&opened, 1, b"state", &needed).unwrap();
+            }
+        }
+        assert!(opened.committed(SHARD) >= committed);
+        committed = opened.committed(SHARD);
+        let is_short = |used: &SegmentUse| !used.sealed && used.length < SEGMENT;
+        cut_short += u64::from(opened.segments().iter().any(is_short));
+        drop(opened);
+        disk.crash(&mut |bound| round % bound.max(1));
+        let (again, _) = open_with(&disk, with_log_reserve()).unwrap();
+        assert_eq!(again.committed(SHARD), committed, "round {round}");
+        let first = Position {
+            shard: SHARD,
+            index: 1,
+        };
+        assert!(again.read(first).is_ok());
+        journal = Some(again);
+    }
+    assert!(cut_short > 0, "it was never in use when the power went");
+    let journal = journal.unwrap();
+    checkpoint(&journal, 1, b"state", &[]).unwrap();
+    journal.step().unwrap();
+    journal.step().unwrap();
+    assert!(journal.has_room(1000));
 }

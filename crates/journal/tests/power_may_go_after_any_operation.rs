@@ -141,6 +141,86 @@ fn end_after_each_operation(set_up: impl Fn(&MemoryDisk)) {
     assert!(operations > 150, "{operations}");
 }
 
+/// A disk that is full of what is needed, with its reserve and a short segment.
+fn full_options() -> Options {
+    Options {
+        segment_bytes: 16 << 10,
+        checkpoint_reserve_bytes: 8 << 10,
+        log_reserve_bytes: 4 << 10,
+        ..options()
+    }
+}
+
+/// Goes on with what sets nothing free, until the power goes. How far it was committed.
+fn live_on_a_full_disk(disk: &MemoryDisk, needed: u64, records: u64) -> (u64, bool) {
+    let needed: Vec<u64> = (1..=needed).collect();
+    let Ok((journal, _)) = open_with(disk, full_options()) else {
+        return (0, false);
+    };
+    for number in 0..records {
+        append(&journal, 1, b"delivered");
+        let is_over = journal.step().is_err()
+            || number % 3 == 2 && checkpoint(&journal, 1, b"state", &needed).is_err();
+        if is_over {
+            return (journal.committed(SHARD), false);
+        }
+    }
+    (journal.committed(SHARD), true)
+}
+
+#[test]
+fn every_operation_on_a_full_disk_may_be_the_last() {
+    let full = MemoryDisk::new(1);
+    full.pad_to_sectors();
+    let (journal, _) = open_with(&full, full_options()).unwrap();
+    journal.prepare().unwrap();
+    full.set_capacity(Some(full.used() + 4096));
+    while journal.has_room(600) {
+        append(&journal, 1, &[7; 600]);
+        journal.step().unwrap();
+    }
+    let needed = journal.committed(SHARD);
+    // The most of the reserve.
+    for _ in 0..24 {
+        append(&journal, 1, b"delivered");
+        journal.step().unwrap();
+    }
+    drop(journal);
+    let (mut operations, mut is_done) = (0, false);
+    while !is_done {
+        for kind in 0..4 {
+            let disk = full.fork();
+            disk.power_off_after(operations);
+            let (committed, done) = live_on_a_full_disk(&disk, needed, 18);
+            is_done = done;
+            let mut random = Random(operations * 10 + kind);
+            disk.crash(&mut |bound| match kind {
+                0 => 0,
+                1 => bound - 1,
+                _ => random.below(bound),
+            });
+            let what = format!("{operations} operations, kind {kind}");
+            let (journal, _) =
+                open_with(&disk, full_options()).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let found = journal.committed(SHARD);
+            assert!(found >= committed.max(needed), "{what}: {found}");
+            for index in [1, needed] {
+                let read = journal.read(Position {
+                    shard: SHARD,
+                    index,
+                });
+                assert_eq!(read.unwrap(), [7; 600], "{what}: record {index}");
+            }
+            drop(journal);
+            let (_, goes_on) = live_on_a_full_disk(&disk, needed, 12);
+            assert!(goes_on, "{what}: the disk cannot be drained");
+        }
+        operations += 1;
+        assert!(operations < 4000);
+    }
+    assert!(operations > 100, "{operations}");
+}
+
 #[test]
 fn a_sidecar_of_a_segment_that_is_written_again_is_not_believed() {
     // The thread that prepares may describe a sealed segment before the first batch of the next

@@ -326,6 +326,7 @@ fn journal_options(settings: &Settings) -> Options {
         // refused for it.
         pending_bytes_max: u64::MAX,
         checkpoint_reserve_bytes: (settings.segment_bytes.0 / 8).min(1 << 20),
+        log_reserve_bytes: (settings.segment_bytes.0 / 8).min(8 << 20),
         evacuation_reserve_bytes: (settings.segment_bytes.0 / 8).min(8 << 20),
         ..Options::default()
     }

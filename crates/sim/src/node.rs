@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use menzil_core::{ChannelKey, Command, Effect, Rejection, Request, Shard, ShardSettings, Wanted};
 use menzil_journal::testing::{MemoryDisk, freeze_at};
-use menzil_journal::{CheckpointError, Freeze, Journal, Options, StorageError};
+use menzil_journal::{CheckpointError, Freeze, Journal, Options, Space, StorageError};
 use menzil_model::fact::{Content, Origin, Published};
 use menzil_model::{DeliveryTag, Fact, Message, Name, Position, Properties, QueueId};
 
@@ -53,6 +53,8 @@ pub(crate) struct Node {
     pub(crate) journal: Journal<SimDisk>,
     pub(crate) fetches: Vec<Fetch>,
     frozen: Option<Frozen>,
+    /// Batches that the journal had written by the last checkpoint.
+    checkpoint_at: u64,
     misplaced: Misplaced,
     prng: Prng,
     settings: NodeSettings,
@@ -90,6 +92,7 @@ impl Node {
             journal,
             fetches: Vec::new(),
             frozen: None,
+            checkpoint_at: 0,
             misplaced: Misplaced::default(),
             prng,
             settings: settings.clone(),
@@ -255,6 +258,13 @@ impl Node {
         }
     }
 
+    /// Whether a server would make a checkpoint: on a full disk it makes one each second, in
+    /// which settles that gather fill a few batches.
+    pub(crate) fn is_checkpoint_due(&self) -> bool {
+        let written = self.journal.counters().batches - self.checkpoint_at;
+        self.journal.space() == Space::Full && written >= FULL_BATCHES_MAX
+    }
+
     /// Installs the frozen checkpoint, if it is committed. True where one was installed.
     pub(crate) fn install(&mut self) -> Result<bool, String> {
         let committed = self.committed();
@@ -265,6 +275,7 @@ impl Node {
             return Ok(false);
         };
         let payload: &[&[u8]] = &[&frozen.payload];
+        self.checkpoint_at = self.journal.counters().batches;
         let done = self.journal.install_checkpoint(frozen.freeze, payload);
         match done {
             Ok(()) => Ok(true),
@@ -299,6 +310,9 @@ impl Node {
         self.journal.finish()
     }
 }
+
+/// Of the 15 that the journal's short segment has.
+const FULL_BATCHES_MAX: u64 = 4;
 
 /// The delivery that a command acknowledges, if it is just one.
 fn acknowledged(command: &Command) -> Option<(ChannelKey, DeliveryTag)> {

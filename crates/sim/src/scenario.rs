@@ -120,6 +120,7 @@ impl Scenario {
             checkpoint_reserve_bytes: 8 << 10,
             prepared_segments: 2,
             spare_segments_max: 2,
+            log_reserve_bytes: 8 << 10,
             evacuation_reserve_bytes: 4 << 10,
             evacuate_below_percent: 90,
             evacuate_age_segments: 1,

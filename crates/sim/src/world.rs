@@ -380,6 +380,7 @@ impl World {
             self.oracle.fail(what.to_owned());
         }
         self.release();
+        self.relieve();
         if is_split && self.step > 0 && self.prng.one_in(4) {
             self.imagine_crash();
         }
@@ -453,6 +454,23 @@ impl World {
                         .note(format_args!("{} committed {committed}", self.step));
                 }
                 self.release();
+                self.relieve();
+            }
+            Err(error) => self.storage_failed(&error),
+        }
+    }
+
+    /// A checkpoint where the disk is full and one is due.
+    fn relieve(&mut self) {
+        let Some(node) = &mut self.node else { return };
+        if !node.is_checkpoint_due() {
+            return;
+        }
+        node.freeze();
+        match node.step() {
+            Ok(_) => {
+                self.release();
+                self.install();
             }
             Err(error) => self.storage_failed(&error),
         }

@@ -94,4 +94,6 @@ fn found_seeds_stay_found() {
     for (seed, steps) in found {
         holds(&Settings::new(seed, steps));
     }
+    // What sets nothing free used the journal's reserve up, and the disk could not be drained.
+    holds(&Settings::new(700_446, 1700).later(1));
 }

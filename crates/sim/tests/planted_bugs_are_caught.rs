@@ -124,7 +124,7 @@ fn a_failed_sync_that_is_ignored_is_caught() {
 
 #[test]
 fn a_full_disk_that_is_ignored_is_caught() {
-    is_caught(Sabotage::RoomIgnored, 141, 1000, "full disk");
+    is_caught(Sabotage::RoomIgnored, 17, 1100, "full disk");
 }
 
 #[test]
