@@ -93,9 +93,7 @@ fn is(policy: &Value, key: &str) -> bool {
 fn pairs(policy: &Value) -> String {
     let definition = policy.get("definition").and_then(Value::as_object);
     let pairs = definition.into_iter().flatten().map(|(key, value)| {
-        let value = value
-            .as_str()
-            .map_or_else(|| value.to_string(), |text| shown(text));
+        let value = value.as_str().map_or_else(|| value.to_string(), shown);
         format!("{key}={value}")
     });
     pairs.collect::<Vec<_>>().join(", ")

@@ -491,7 +491,7 @@ impl Connection {
             End::Closed(CloseReason::Violated(violation)) => {
                 (log::info, told("violated the protocol", violation))
             }
-            End::Closed(CloseReason::ProtocolHeader(header)) => (log::info, foreign(header)),
+            End::Closed(CloseReason::ProtocolHeader(header)) => (log::info, foreign(*header)),
             End::Closed(CloseReason::HandshakeTimeout) => {
                 (log::info, "the handshake took too long".to_owned())
             }
@@ -559,7 +559,7 @@ fn told(what: &str, violation: &Violation) -> String {
 }
 
 /// What came in the place of a protocol header.
-fn foreign(header: &[u8; 8]) -> String {
+fn foreign(header: [u8; 8]) -> String {
     let is_plain = header.iter().all(|byte| matches!(byte, b' '..=b'~'));
     match header {
         // The record of a client hello.
@@ -571,7 +571,7 @@ fn foreign(header: &[u8; 8]) -> String {
             format!("the client asked for AMQP version {version}, not 0-0-9-1")
         }
         _ if is_plain => {
-            let text = String::from_utf8_lossy(header);
+            let text = String::from_utf8_lossy(&header);
             format!("the client sent \"{text}\", not AMQP 0-9-1")
         }
         _ => format!("the client sent {}, not AMQP 0-9-1", header.escape_ascii()),
@@ -605,7 +605,7 @@ mod tests {
                 "the client sent \\x00\\x01abcdef, not AMQP 0-9-1",
             ),
         ] {
-            assert_eq!(foreign(header), told);
+            assert_eq!(foreign(*header), told);
         }
     }
 }
