@@ -46,7 +46,7 @@ pub use effect::{
     Carried, ConnectionOutput, Delivering, Effect, Effects, Output, Reply, Wanted, credit_bytes,
 };
 pub use log::Log;
-pub use policy::{PolicyMistake, PolicyRequest};
+pub use policy::{PolicyMistake, PolicyRequest, Reach as PolicyReach};
 pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};
 pub use scratch::Scratch;
