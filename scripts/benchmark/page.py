@@ -180,13 +180,13 @@ Written by `{command}`: medians of {data['rounds']} interleaved {'round' if data
 
 **How durable each was.** {durable}
 
-**s/M** is CPU seconds of the broker per million {unit} (user and system, all threads). On a machine that others use too it repeats where rates do not; a million divided by it is the rate of one fully used core. *Pinned*: the broker on one core, the generator on another. *Unpinned*: both where the kernel puts them. † marks a row in which the generator was the limit in at least one round: its rate says nothing about the broker, its s/M still does. ✓ and ✗ say whether what was asked of Menzil is met."""
+**s/M** is CPU seconds of the broker per million {unit} (user and system, all threads). On a machine that others use too it repeats where rates do not; a million divided by it is the rate of one fully used core. *Pinned*: the broker on one core, the generator on another. *Unpinned*: both where the kernel puts them. † marks a row in which the generator was the limit in at least one round: its rate says nothing about the broker, its s/M still does. *asked* is the target that Menzil has for a row, – where it has none; ✓ and ✗ say whether it is met. *ratio* compares the first figure of a row with the best peer's."""
 
 
 TITLES = {"benchmarks": "Benchmarks", "benchmarks-routing": "Benchmarks of routing and copies", "benchmarks-mqtt": "Benchmarks of MQTT"}
 AMQP_WORDS = (
     "; where a row says so, RabbitMQ had fewer rounds or fewer objects, for they take it long. {machine}. Menzil {menzil} and RabbitMQ {rabbitmq} "
-    "(Debian's package), both with their defaults and without plugins, but for the settings named in a row.",
+    "(Debian's package, older than the 4.3 of compatibility.md, which was not measured), both with their defaults and without plugins, but for the settings named in a row.",
     "Menzil confirms a persistent message after `fdatasync`, whatever the queue. RabbitMQ's classic queues confirm without a sync; its quorum queues sync. "
     "So the fair peer of a durable row is the quorum queue; the classic queue is shown because it is the default.",
     "messages",

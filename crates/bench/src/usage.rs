@@ -144,6 +144,7 @@ Columns
   B each            per one done (both need --data-dir)
   folder            MiB of the data folder at the end, and at its peak
   own CPU           % of a core that this generator used, µs of it per one done
+  no core           % of the time that it was ready to run and had no core
   void              not empty: the row tells more about this generator or a busy
                     machine than about the broker. saturated: it used 90 % of a
                     core; starved: it would have used it

@@ -53,7 +53,7 @@ pub use mqtt::{
     SessionRequest, TopicNotes, TopicPublish, Translation, Verdict, matches,
 };
 pub use outbox::{Outbox, Sending};
-pub use policy::{PolicyMistake, PolicyRequest};
+pub use policy::{PolicyMistake, PolicyRequest, Reach as PolicyReach};
 pub use queue::QueueCounters;
 pub use refusal::{Given, Object, Refusal};
 pub use scratch::Scratch;

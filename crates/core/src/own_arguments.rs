@@ -26,7 +26,7 @@ struct Family {
     list: &'static str,
 }
 
-const FAMILIES: [Family; 5] = [
+const FAMILIES: [Family; 7] = [
     Family {
         prefix: b"x-deduplication",
         known: &[(
@@ -45,6 +45,16 @@ const FAMILIES: [Family; 5] = [
         prefix: b"x-group",
         known: &[(Holder::Queue, &["x-group-header"])],
         list: "queues have x-group-header",
+    },
+    Family {
+        prefix: b"atomic",
+        known: &[(Holder::Exchange, &["atomic-routing"])],
+        list: "exchanges have atomic-routing",
+    },
+    Family {
+        prefix: b"x-max-w",
+        known: &[(Holder::Exchange, &["x-max-weight"])],
+        list: "exchanges have x-max-weight",
     },
     Family {
         prefix: b"x-retain",
@@ -168,6 +178,9 @@ mod tests {
             (Holder::Queue, "x-retain-messages"),
             (Holder::Exchange, "x-retain-message"),
             (Holder::Exchange, "x-delayed-typ"),
+            (Holder::Exchange, "atomic-routng"),
+            (Holder::Exchange, "x-max-weigth"),
+            (Holder::Queue, "atomic-routing"),
             (Holder::Exchange, "x-group-header"),
             (Holder::Binding, "x-replay-form"),
             (Holder::Consumer, "x-replay-from"),

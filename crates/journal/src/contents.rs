@@ -95,8 +95,15 @@ impl Contents {
 }
 
 impl Run {
-    fn is_empty(&self) -> bool {
+    /// Whether it has no index at all, not even one without a record.
+    pub(crate) fn is_empty(&self) -> bool {
         self.last == 0
+    }
+
+    /// Whether some indexes of a part of the log have no record: a repair took them out.
+    pub(crate) fn has_holes(&self) -> bool {
+        let indexes = self.last.saturating_sub(self.first).saturating_add(1);
+        self.gaps.is_empty() && !self.is_empty() && u64::from(self.records) != indexes
     }
 
     /// Adds the next record of the log.
@@ -106,9 +113,8 @@ impl Run {
             self.first = index;
         }
         let size = u32::try_from(size).unwrap_or(u32::MAX);
-        let follows = self.records > 0 && index == self.last + 1;
         match self.marks.last_mut() {
-            Some(mark) if follows && mark.takes(self.records, offset, size) => {
+            Some(mark) if mark.leads_to(index, self.records, offset, size) => {
                 mark.bytes = mark.bytes.saturating_add(size);
             }
             _ => self.marks.push(Mark {
@@ -161,8 +167,7 @@ impl Run {
             match self.marks.last_mut() {
                 Some(last)
                     if mark.index == end
-                        && last.index + u64::from(rank - last.rank) == mark.index
-                        && last.takes(rank, mark.offset, mark.bytes) =>
+                        && last.leads_to(mark.index, rank, mark.offset, mark.bytes) =>
                 {
                     last.bytes = last.bytes.saturating_add(mark.bytes);
                 }
@@ -316,31 +321,41 @@ impl Run {
         self.references.add(rank, count, self.records);
     }
 
-    /// Adds references to the records from `first` to `last` that are here; how many are.
-    pub(crate) fn need(
+    /// Adds references to the records from `first` to `last` of the log that are here; how many
+    /// are. `missed` hears of the others.
+    pub(crate) fn need_of_log(
+        &mut self,
+        first: u64,
+        last: u64,
+        count: u32,
+        missed: &mut dyn FnMut(u64),
+    ) -> u64 {
+        let (mut needed, mut more, records) = (0, 0, self.records);
+        self.visit(first, last, |references, index, rank, weight| {
+            let Some(rank) = rank else {
+                return missed(index);
+            };
+            if references.of(rank) == 0 {
+                more += weight;
+            }
+            references.add(rank, count, records);
+            needed += 1;
+        });
+        if let Some(bytes) = &mut self.sealed_live_bytes {
+            *bytes += more;
+        }
+        needed
+    }
+
+    /// As [`need_of_log`](Self::need_of_log), where of a wide range only few indexes may be here.
+    pub(crate) fn need_of_cold(
         &mut self,
         first: u64,
         last: u64,
         count: u32,
         except: &dyn Fn(u64) -> bool,
     ) -> u64 {
-        let (mut needed, mut more, records) = (0, 0, self.records);
-        if self.gaps.is_empty() {
-            self.visit(first, last, |references, index, rank, weight| {
-                if let Some(rank) = rank.filter(|_| !except(index)) {
-                    if references.of(rank) == 0 {
-                        more += weight;
-                    }
-                    references.add(rank, count, records);
-                    needed += 1;
-                }
-            });
-            if let Some(bytes) = &mut self.sealed_live_bytes {
-                *bytes += more;
-            }
-            return needed;
-        }
-        // Of a wide range only few indexes may be here.
+        let mut needed = 0;
         let ranks: Vec<(u64, u32)> = self.ranks(first, last).collect();
         for (index, rank) in ranks.into_iter().filter(|(index, _)| !except(*index)) {
             self.add(index, rank, count);
@@ -431,6 +446,12 @@ impl Run {
 }
 
 impl Mark {
+    /// Whether a record of the log is found by counting from here: every index between has one.
+    #[inline]
+    fn leads_to(&self, index: u64, rank: u32, offset: u32, bytes: u32) -> bool {
+        self.index + u64::from(rank - self.rank) == index && self.takes(rank, offset, bytes)
+    }
+
     /// Whether a record of that rank is near enough to be found from here.
     #[inline]
     fn takes(&self, rank: u32, offset: u32, bytes: u32) -> bool {
@@ -482,6 +503,42 @@ mod tests {
         assert_eq!(
             run.references.live(),
             all.iter().filter(|i| *i % 3 == 0).count() as u64
+        );
+    }
+
+    #[test]
+    fn records_after_indexes_without_one_are_found_and_counted() {
+        let shard = ShardId(1);
+        let position = |index| Position { shard, index };
+        let mut contents = Contents::default();
+        contents.push_gone(position(5), 2);
+        let offset = |index: u64| u32::try_from(512 + index * 64).unwrap();
+        let there = [7, 8, 12, 13, 20];
+        for (index, gone) in [(7, 0), (8, 3), (12, 0), (13, 6), (20, 4)] {
+            contents.push(position(index), offset(index), 64);
+            if gone > 0 {
+                contents.push_gone(position(index + 1), gone);
+            }
+        }
+        let mut run = contents.runs.remove(&shard).unwrap();
+        let mut batch = Run::default();
+        batch.push(25, offset(25), 64, 0);
+        batch.push(26, offset(26), 64, 0);
+        run.extend(&batch);
+        let all: Vec<u64> = there.into_iter().chain([25, 26]).collect();
+        for index in 0..40 {
+            let rank = all.iter().position(|other| *other == index);
+            assert_eq!(run.rank(index).map(|rank| rank as usize), rank, "{index}");
+        }
+        let ranks: Vec<u64> = run.ranks(0, 40).map(|(index, _)| index).collect();
+        assert_eq!(ranks, all);
+        assert!(run.has_holes());
+        let mut missed = Vec::new();
+        let needed = run.need_of_log(5, 26, 2, &mut |index| missed.push(index));
+        assert_eq!((needed, run.references.live()), (7, 7));
+        assert_eq!(
+            missed,
+            [5, 6, 9, 10, 11, 14, 15, 16, 17, 18, 19, 21, 22, 23, 24]
         );
     }
 

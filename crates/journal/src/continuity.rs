@@ -81,11 +81,11 @@ impl Continuity {
             if count == 0 {
                 return Ok(None);
             }
-            if let Some((class, damage)) = self.explain(count) {
-                let first = Position {
-                    index: last + 1,
-                    ..position
-                };
+            let first = Position {
+                index: last + 1,
+                ..position
+            };
+            if let Some((class, damage)) = self.explain(first, count) {
                 return Ok(Some(Lost {
                     first,
                     count,
@@ -153,9 +153,10 @@ impl Continuity {
             .max(self.covered(shard))
     }
 
-    /// The damage that `count` missing records are put down to: the earliest first, and where
-    /// several share in it the gravest class.
-    fn explain(&mut self, count: u64) -> Option<(Class, Damage)> {
+    /// The damage that `count` missing records are put down to: first what is left of their own
+    /// headers, then the earliest that does not name others, and where several share in it the
+    /// gravest class.
+    fn explain(&mut self, first: Position, count: u64) -> Option<(Class, Damage)> {
         // A damaged batch header does not say how many are missing: it explains any number, once.
         let known = self
             .missing
@@ -166,18 +167,23 @@ impl Continuity {
         }
         let mut explained: Option<(Class, Damage)> = None;
         let mut rest = count;
-        for missing in &mut self.missing {
-            if rest == 0 {
-                break;
+        for bound in [own, not_of_others, any] {
+            for missing in &mut self.missing {
+                let most = bound(missing, first, count);
+                if most == 0 || rest == 0 {
+                    continue;
+                }
+                let taken = missing
+                    .count
+                    .map_or(rest, |count| count.min(most).min(rest));
+                let (class, damage) = (assumed_class(missing), missing.damage);
+                let (known_class, _) = *explained.get_or_insert((class, damage));
+                if class == Class::Topology && known_class != Class::Topology {
+                    explained = Some((class, damage));
+                }
+                missing.count = Some(missing.count.map_or(0, |count| count - taken));
+                rest -= taken;
             }
-            let (class, damage) = (assumed_class(missing), missing.damage);
-            let (known_class, _) = *explained.get_or_insert((class, damage));
-            if class == Class::Topology && known_class != Class::Topology {
-                explained = Some((class, damage));
-            }
-            let taken = missing.count.unwrap_or(rest).min(rest);
-            missing.count = Some(missing.count.map_or(0, |count| count - taken));
-            rest -= taken;
         }
         self.missing.retain(|missing| missing.count != Some(0));
         explained
@@ -204,6 +210,30 @@ impl Continuity {
         }
         shards
     }
+}
+
+/// How many of the `count` records from `first` on the damage names by what is left of their
+/// headers.
+fn own(missing: &Missing, first: Position, count: u64) -> u64 {
+    let hints = missing.hints.iter();
+    let named = hints.filter(|hint| hint.mended && is_in(hint, first, count));
+    named.count() as u64
+}
+
+/// How many it may have cost that are not named to be others.
+fn not_of_others(missing: &Missing, first: Position, count: u64) -> u64 {
+    let hints = missing.hints.iter();
+    let others = hints.filter(|hint| hint.mended && !is_in(hint, first, count));
+    any(missing, first, count).saturating_sub(others.count() as u64)
+}
+
+fn any(missing: &Missing, _: Position, count: u64) -> u64 {
+    missing.count.unwrap_or(count)
+}
+
+fn is_in(hint: &Hint, first: Position, count: u64) -> bool {
+    let Position { shard, index } = hint.header.position;
+    shard == first.shard && (first.index..first.index.saturating_add(count)).contains(&index)
 }
 
 /// The shard that a damaged header was of: index and shard fit together, or only one of the two

@@ -139,7 +139,7 @@ impl<F> Directory<F> {
         entry.contents.last_number = number;
         for (shard, batch) in runs {
             let run = entry.contents.runs.entry(shard).or_default();
-            if run.records == 0 {
+            if run.is_empty() {
                 let places = self.shards.entry(shard).or_default();
                 places.add(segment.id, batch.first, Kind::Open);
             }
@@ -203,7 +203,9 @@ impl<F> Directory<F> {
             if next < run.first {
                 elsewhere.push((next, run.first - 1));
             }
-            needed += run.need(first.max(run.first), last.min(run.last), count, &|_| false);
+            let (from, to) = (first.max(run.first), last.min(run.last));
+            // What a repair took out of the log may have been evacuated before.
+            needed += run.need_of_log(from, to, count, &mut |hole| elsewhere.push((hole, hole)));
             next = next.max(run.last.saturating_add(1));
         }
         if next <= last {
@@ -469,7 +471,7 @@ impl<F> Directory<F> {
                         run.is_some_and(|run| run.rank(index).is_some())
                     })
                 };
-                needed += run.need(first, last, count, &is_newer);
+                needed += run.need_of_cold(first, last, count, &is_newer);
             }
             self.files.insert(*file, entry);
         }

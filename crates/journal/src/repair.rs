@@ -227,6 +227,11 @@ fn mend<D: Disk>(
         ));
     }
     if new != bytes {
+        if surveyed.contents.is_some() && unmended.is_empty() {
+            // It says that what was taken out is there. The next start reads the segment.
+            disk.remove(&Name::Directory(surveyed.segment.id).to_string())?;
+            disk.sync_folder()?;
+        }
         actions.extend(replace(disk, surveyed, &bytes, &new)?);
     }
     Ok(Done { actions, unmended })

@@ -1,7 +1,9 @@
 //! The directory of a sealed segment on disk, so that a start need not read the segment.
 //!
 //! Lacks anything that cannot be had from the segment: a sidecar that is missing or damaged is
-//! rebuilt by scanning. Invariant: it is believed only if its salt is that of the segment.
+//! rebuilt by scanning. Invariant: it is believed only if its salt is that of the segment, and of
+//! a segment with holes, where a repair took records out, only in the version that finds the
+//! records after a hole: the one before counted holes as if they were none.
 //!
 //! ```text
 //! magic 4 │ version 4 │ segment 8 │ salt 8 │ end 8 │ first, last batch number 8+8 │ previous 8 │
@@ -17,7 +19,7 @@ use crate::layout::{checksum, range, to_u32, u32_at, u64_at};
 pub(crate) fn encode(segment: u64, salt: u64, contents: &Contents) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&version(contents).to_le_bytes());
     for field in [
         segment,
         salt,
@@ -59,7 +61,6 @@ pub(crate) fn decode(
     let body = bytes.len().checked_sub(4)?;
     let sound = u32_at(bytes, body)? == checksum(bytes.get(..body)?)
         && bytes.get(..4)? == MAGIC
-        && u32_at(bytes, 4)? == VERSION
         && u64_at(bytes, 8)? == segment
         && u64_at(bytes, 16)? == salt;
     sound.then_some(())?;
@@ -76,7 +77,16 @@ pub(crate) fn decode(
         contents.runs.insert(shard, run);
         at = end;
     }
-    (at == body as u64).then_some(contents)
+    let version = u32_at(bytes, 4)?;
+    (at == body as u64 && version == self::version(&contents)).then_some(contents)
+}
+
+fn version(contents: &Contents) -> u32 {
+    if contents.runs.values().any(Run::has_holes) {
+        VERSION_WITH_HOLES
+    } else {
+        VERSION
+    }
 }
 
 fn decode_run(bytes: &[u8], at: u64, marks_max: u32) -> Option<(ShardId, Run, u64)> {
@@ -108,6 +118,7 @@ const RUN_BYTES: u64 = 32;
 const MARK_BYTES: usize = 20;
 const MAGIC: [u8; 4] = *b"mDir";
 const VERSION: u32 = 2;
+const VERSION_WITH_HOLES: u32 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -146,5 +157,24 @@ mod tests {
             damaged[at] ^= 0x10;
             assert_eq!(decode(&damaged, 4, 77, 1 << 16), None, "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_sidecar_that_counted_holes_as_records_is_not_believed() {
+        let mut contents = Contents::default();
+        let position = |index| Position {
+            shard: ShardId(2),
+            index,
+        };
+        contents.push(position(1), 512, 64);
+        contents.push_gone(position(2), 1);
+        contents.push(position(3), 640, 64);
+        let mut bytes = encode(4, 77, &contents);
+        assert!(decode(&bytes, 4, 77, 1 << 16).is_some());
+        bytes[4..8].copy_from_slice(&VERSION.to_le_bytes());
+        let body = bytes.len() - 4;
+        let crc = checksum(&bytes[..body]);
+        bytes[body..].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(decode(&bytes, 4, 77, 1 << 16), None);
     }
 }

@@ -295,6 +295,34 @@ fn several_damaged_places_are_each_named_or_refused_and_repair_opens_the_folder(
 }
 
 #[test]
+fn damaged_headers_are_told_apart_by_what_is_left_of_them() {
+    let disk = MemoryDisk::new(2);
+    let (journal, _) = open(&disk).unwrap();
+    for shard in [1, 3, 1, 3, 3] {
+        append(&journal, shard, b"message");
+        journal.step().unwrap();
+    }
+    journal.finish().unwrap();
+    drop(journal);
+    // The last of shard 1, and one of shard 3 that is missed by the one after it.
+    let hit: Vec<Stored> = stored(&disk).drain(2..4).collect();
+    let mut bytes = disk.bytes("segment-0000000001").unwrap();
+    for record in &hit {
+        bytes[record.offset as usize + 20] ^= 1;
+    }
+    disk.set_bytes("segment-0000000001", &bytes);
+    let names: Vec<(Position, Class)> = hit.iter().map(|r| (r.position, r.class)).collect();
+    let (journal, mut kept) = open(&disk).unwrap();
+    kept.quarantined.sort_unstable();
+    assert_eq!(kept.quarantined, names);
+    drop(journal);
+    let report = repair(&disk).unwrap();
+    assert!(report.unmended.is_empty(), "{report}");
+    let (_, kept) = open(&disk).unwrap();
+    assert_eq!(as_map(&kept).len(), 3);
+}
+
+#[test]
 fn stale_records_of_an_earlier_use_never_fill_a_damaged_batch() {
     let disk = MemoryDisk::new(3);
     let (journal, _) = open(&disk).unwrap();

@@ -155,8 +155,11 @@ pub(crate) enum PolicyCommand {
         #[command(flatten)]
         which: Which,
     },
-    /// Print all policies of all virtual hosts, a line of JSON for each
+    /// Print all policies of all virtual hosts
     List {
+        /// A line of JSON for each, for programs
+        #[arg(long)]
+        json: bool,
         /// The server's data folder
         #[arg(long, value_name = "DIR", default_value = "./data")]
         data_dir: PathBuf,

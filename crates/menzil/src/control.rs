@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use menzil_model::Escaped;
 use serde_json::{Value, json};
 
 use crate::cli::{DefinitionsCommand, PolicyCommand};
-use crate::{Failure, effective, print};
+use crate::stats::tables::shown;
+use crate::{Failure, effective, policies, print};
 
 pub(crate) fn policy(command: &PolicyCommand) -> Result<(), Failure> {
     match command {
@@ -37,7 +37,7 @@ pub(crate) fn policy(command: &PolicyCommand) -> Result<(), Failure> {
             });
             let content = content.to_string();
             let answer = asked(&which.data_dir, "set-policy", content.as_bytes())?;
-            print(&policy_line(answer.get("set").unwrap_or(&Value::Null)));
+            print(&policies::line(answer.get("set").unwrap_or(&Value::Null)));
             Ok(())
         }
         PolicyCommand::Clear {
@@ -48,16 +48,21 @@ pub(crate) fn policy(command: &PolicyCommand) -> Result<(), Failure> {
             let content = json!({"vhost": which.vhost, "name": name, "operator": operator});
             let content = content.to_string();
             asked(&which.data_dir, "clear-policy", content.as_bytes())?;
-            let (kind, vhost) = (kind(*operator), &which.vhost);
-            let (name, vhost) = (Escaped(name.as_bytes()), Escaped(vhost.as_bytes()));
+            let (kind, vhost) = (policies::kind(*operator), &which.vhost);
+            let (name, vhost) = (shown(name), shown(vhost));
             print(&format!(
                 "{kind} '{name}' cleared in virtual host '{vhost}'\n"
             ));
             Ok(())
         }
-        PolicyCommand::List { data_dir } => {
+        PolicyCommand::List { json, data_dir } => {
             let answer = asked(data_dir, "policies", b"")?;
-            print_each(answer.get("policies"));
+            let policies = answer.get("policies");
+            if *json {
+                print_each(policies);
+            } else {
+                print(&policies::table(policies.and_then(Value::as_array)));
+            }
             Ok(())
         }
         PolicyCommand::Effective {
@@ -70,45 +75,6 @@ pub(crate) fn policy(command: &PolicyCommand) -> Result<(), Failure> {
             effective::run(name, kind, *json, which)
         }
     }
-}
-
-fn kind(is_operator: bool) -> &'static str {
-    if is_operator {
-        "operator policy"
-    } else {
-        "policy"
-    }
-}
-
-/// What holds now.
-fn policy_line(policy: &Value) -> String {
-    let text = |key| {
-        let text = policy.get(key).and_then(Value::as_str).unwrap_or_default();
-        Escaped(text.as_bytes()).to_string()
-    };
-    let is_operator = policy.get("operator").and_then(Value::as_bool) == Some(true);
-    let priority = policy.get("priority").and_then(Value::as_i64);
-    let of_what = match text("apply-to").as_str() {
-        "all" => "exchanges and queues".to_owned(),
-        other => other.replace('_', " "),
-    };
-    let definition = policy.get("definition").and_then(Value::as_object);
-    let pairs = definition.into_iter().flatten().map(|(key, value)| {
-        let value = value.as_str().map_or_else(
-            || value.to_string(),
-            |text| Escaped(text.as_bytes()).to_string(),
-        );
-        format!("{key}={value}")
-    });
-    format!(
-        "{} '{}' (priority {}) in virtual host '{}' gives {} to {of_what} that match '{}'\n",
-        kind(is_operator),
-        text("name"),
-        priority.unwrap_or_default(),
-        text("vhost"),
-        pairs.collect::<Vec<_>>().join(", "),
-        text("pattern"),
-    )
 }
 
 pub(crate) fn definitions(command: &DefinitionsCommand) -> Result<(), Failure> {

@@ -68,7 +68,7 @@ fn table(answer: &Value) -> String {
     let delays = list(answer, "delays");
     let mut text = String::new();
     if !delays.is_empty() {
-        let titles = ["id", "due", "bytes", "exchange", "routing key"];
+        let titles = ["id", "due (UTC)", "bytes", "exchange", "routing key"];
         let mut rows = vec![titles.map(str::to_owned).to_vec()];
         rows.extend(delays.iter().map(|one| row(one).to_vec()));
         text = aligned(&rows, &[3, 4]);
@@ -109,9 +109,9 @@ fn row(one: &Value) -> [String; 5] {
     ]
 }
 
-/// In how long, or when (UTC) if it is a day or more; no delay is as long as a year.
+/// In how long, or when (UTC) if it is a day or more.
 fn due(milliseconds: u64, at: &str) -> String {
-    match at.get("2026-".len().."2026-11-30T16:10:14".len()) {
+    match at.get(.."2026-11-30T16:10".len()) {
         Some(at) if milliseconds >= DAY => at.replace('T', " "),
         _ => format!("in {}", duration(milliseconds)),
     }
@@ -144,8 +144,8 @@ mod tests {
             (60_000, "in 1 min 0 s"),
             (3_600_000, "in 1 h 0 min"),
             (86_399_999, "in 23 h 59 min"),
-            (86_400_000, "12-31 15:25:27"),
-            (4_294_967_295, "12-31 15:25:27"),
+            (86_400_000, "2026-12-31 15:25"),
+            (4_294_967_295, "2026-12-31 15:25"),
         ] {
             assert_eq!(due(milliseconds, "2026-12-31T15:25:27.744Z"), text);
         }
@@ -162,8 +162,8 @@ mod tests {
         let table = table(&json!({"delays": [one], "waiting": 1, "waiting_bytes": 12_345}));
         assert_eq!(
             table,
-            "                    id             due  bytes  exchange  routing key\n  \
-             18446744073709551615  12-31 15:25:27  12345  exchange  order.created.eu.mail\n\
+            "                    id         due (UTC)  bytes  exchange  routing key\n  \
+             18446744073709551615  2026-12-31 15:25  12345  exchange  order.created.eu.mail\n\
              1 of 1 that wait; 12345 bytes in all\n"
         );
         assert!(table.lines().all(|line| line.len() <= 80), "{table}");

@@ -69,6 +69,9 @@ fn repair(dir: &Path, disk: &OsDisk) -> Result<(), Failure> {
             // nothing was.
             return sound(dir, &after, missing.len());
         }
+        if report.actions.is_empty() {
+            print("nothing had to be mended, and nothing was changed\n");
+        }
         return Ok(());
     }
     if after.refusals.is_empty() {
@@ -155,7 +158,10 @@ fn line(dumped: &Dumped<'_>) -> String {
             offset,
             length,
             records,
-        } => format!("batch {number} at {offset}: {records} records, {length} bytes\n"),
+        } => {
+            let records = counted(*records, "record");
+            format!("batch {number} at {offset}: {records}, {length} bytes\n")
+        }
         Dumped::Record {
             position,
             class,

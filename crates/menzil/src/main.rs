@@ -7,6 +7,7 @@ mod effective;
 mod explain;
 mod hash_password;
 mod journal;
+mod policies;
 mod server;
 mod stats;
 

@@ -2,6 +2,8 @@
 
 pub(crate) mod tables;
 
+use std::io::IsTerminal as _;
+
 use serde_json::{Value, json};
 
 use crate::cli::StatsArguments;
@@ -18,7 +20,7 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<(), Failure> {
     }
     let value: Value = serde_json::from_str(&answer)
         .map_err(|error| Failure::new(format!("the server's answer does not read: {error}")))?;
-    print(&tables::tables(&value));
+    print(&tables::tables(&value, width()));
     Ok(())
 }
 
@@ -31,4 +33,13 @@ fn one_queue(arguments: &StatsArguments, queue: &str) -> Result<(), Failure> {
     }
     print(&tables::queue(&answer, &arguments.vhost));
     Ok(())
+}
+
+/// How long a line may be: where a program reads it, as long as it is.
+fn width() -> usize {
+    if std::io::stdout().is_terminal() {
+        tables::WIDTH
+    } else {
+        usize::MAX
+    }
 }

@@ -398,7 +398,22 @@ impl Connection {
             End::Closed(CloseReason::Violated(violation)) => {
                 (log::info, told("violated the protocol", violation))
             }
-            End::Closed(reason) => (log::info, format!("{reason:?}")),
+            End::Closed(CloseReason::ProtocolHeader(header)) => (log::info, foreign(*header)),
+            End::Closed(CloseReason::HandshakeTimeout) => {
+                (log::info, "the handshake took too long".to_owned())
+            }
+            End::Closed(CloseReason::HeartbeatTimeout) => (
+                log::info,
+                "nothing was heard for two heartbeat intervals".to_owned(),
+            ),
+            End::Closed(CloseReason::CoreRefused) => {
+                (log::info, "a request ended the connection".to_owned())
+            }
+            End::Closed(CloseReason::Forced) => (log::info, "the server stops".to_owned()),
+            End::Closed(CloseReason::Ahead) => (
+                log::info,
+                "the client sent too much ahead of an answer".to_owned(),
+            ),
             End::PeerGone(why) => (log::debug, why.clone()),
         };
         level(
@@ -435,4 +450,50 @@ fn told(what: &str, violation: &Violation) -> String {
     format!("{what}: {} {} - {detail}", code.number(), code.name())
 }
 
+/// What came in the place of a protocol header.
+fn foreign(header: [u8; 8]) -> String {
+    let is_plain = header.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    match header {
+        // The record of a client hello.
+        [22, 3, _, _, _, 1, ..] => {
+            "the client began with TLS, and this port speaks AMQP 0-9-1 without it".to_owned()
+        }
+        [b'A', b'M', b'Q', b'P', version @ ..] => {
+            let version = version.map(|byte| byte.to_string()).join("-");
+            format!("the client asked for AMQP version {version}, not 0-0-9-1")
+        }
+        _ if is_plain => {
+            let text = String::from_utf8_lossy(&header);
+            format!("the client sent \"{text}\", not AMQP 0-9-1")
+        }
+        _ => format!("the client sent {}, not AMQP 0-9-1", header.escape_ascii()),
+    }
+}
+
 const STOP_TEXT: &str = "broker forced connection closure with reason 'shutdown'";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_protocol_header_is_told_in_words() {
+        for (header, told) in [
+            (b"GET / HT", "the client sent \"GET / HT\", not AMQP 0-9-1"),
+            (
+                b"AMQP\x00\x01\x00\x00",
+                "the client asked for AMQP version 0-1-0-0, not 0-0-9-1",
+            ),
+            (
+                b"\x16\x03\x01\x02\x00\x01\x00\x01",
+                "the client began with TLS, and this port speaks AMQP 0-9-1 without it",
+            ),
+            (
+                b"\x00\x01abcdef",
+                "the client sent \\x00\\x01abcdef, not AMQP 0-9-1",
+            ),
+        ] {
+            assert_eq!(foreign(*header), told);
+        }
+    }
+}

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use menzil_core::{Object, Refusal, SettingOrigin, SettingValue};
+use menzil_core::{Object, PolicyReach, Refusal, SettingOrigin, SettingValue};
 use menzil_model::fact::PolicyDefinition;
 use menzil_model::{Escaped, Name, Table, Value as Field, text_of};
 use serde::Deserialize;
@@ -151,7 +151,12 @@ fn set_policy(node: &Node, asked: &SetPolicy) -> Result<Value, String> {
         let plain: Vec<String> = mistakes.into_iter().map(|mistake| mistake.plain).collect();
         plain.join("; ")
     })?;
-    let set = of_policy(&asked.vhost, &policy);
+    let mut set = of_policy(&asked.vhost, &policy);
+    let reach = PolicyReach::of(&policy);
+    if let Some(fields) = set.as_object_mut() {
+        fields.insert("exchanges".to_owned(), json!(reach.exchanges));
+        fields.insert("queues".to_owned(), json!(reach.queues));
+    }
     let mut touched = Touched::new();
     let done = shard.batch(node).set_policy(policy, &mut touched);
     node.flush(&mut touched);

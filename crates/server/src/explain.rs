@@ -99,6 +99,8 @@ fn many(
 ) -> Result<Answer, String> {
     let (mut count, mut lost) = (0, 0);
     let mut text = String::new();
+    // Editors on Windows put it in front; no key begins with it.
+    let lines = lines.strip_prefix('\u{feff}').unwrap_or(lines);
     for line in lines.lines().filter(|line| !is_passed_over(line)) {
         let (exchange, key) = line
             .split_once('\t')
@@ -107,6 +109,13 @@ fn many(
         count += 1;
         lost += usize::from(explanation.is_unroutable());
         text += &text::line(&explanation, line, &question.vhost);
+    }
+    if count == 0 {
+        let failure = "there are no keys to check: a routing key in each line is wanted";
+        return Ok(Answer {
+            failure: Some(failure.to_owned()),
+            ..Answer::default()
+        });
     }
     if lost == 0 {
         let _ = writeln!(text, "{count} keys, each reaches a queue");

@@ -85,6 +85,7 @@ Columns
                     more was sent and a few seconds were waited; or publishes
                     without acknowledgement; or clients that were refused
   own CPU           % of a core that this generator used, µs of it per one done
+  no core           % of the time that it was ready to run and had no core
   void              not empty: the row tells more about this generator or a busy
                     machine than about the broker. saturated: it used 90 % of a
                     core; starved: it would have used it

@@ -26,6 +26,10 @@ pub struct PolicyRequest<'a> {
     pub definition: Option<Value<'a>>,
 }
 
+/// What is said behind a pattern that looks around.
+const LOOK_AROUND: &str = "; the one that is, is ^(?!…) or ^(?=…) at the beginning, where there are \
+                           no alternatives (|) outside of groups";
+
 /// Bytes of all keys and values of a policy.
 const DEFINITION_BYTES_MAX: usize = 16 << 10;
 
@@ -104,8 +108,13 @@ impl PolicyRequest<'_> {
             Err(why) => Err(PolicyMistake::new(
                 format!("pattern should be regular expression but is invalid: {why}"),
                 format!(
-                    "the pattern {} is no regular expression: {why}",
-                    given(value)
+                    "the pattern {} is no regular expression: {why}{}",
+                    given(value),
+                    if why.contains("look-around") {
+                        LOOK_AROUND
+                    } else {
+                        ""
+                    }
                 ),
             )),
         }

@@ -11,6 +11,7 @@ mod check;
 mod keys;
 mod mistake;
 mod pattern;
+mod reach;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use self::pattern::Pattern;
 pub use check::PolicyRequest;
 pub(crate) use keys::{Key, RETAIN_AGE, RETAIN_BYTES, RETAIN_MESSAGES};
 pub use mistake::PolicyMistake;
+pub use reach::Reach;
 pub(crate) use settings::{argument_of, settings_of};
 
 /// What a policy may be for.
@@ -91,15 +93,18 @@ impl Policy {
         (std::cmp::Reverse(definition.priority), &definition.name)
     }
 
-    fn is_for(&self, subject: Subject, name: &[u8]) -> bool {
+    /// Whether it is for exchanges, or queues, of that kind.
+    fn is_for_kind(&self, subject: Subject) -> bool {
         let (place, wanted) = match subject {
             Subject::Exchange => (0, [ApplyTo::All, ApplyTo::Exchanges, ApplyTo::Exchanges]),
             Subject::ClassicQueue => (1, [ApplyTo::All, ApplyTo::Queues, ApplyTo::ClassicQueues]),
             Subject::QuorumQueue => (2, [ApplyTo::All, ApplyTo::Queues, ApplyTo::QuorumQueues]),
         };
-        wanted.contains(&self.definition.apply_to)
-            && self.suits.get(place) == Some(&true)
-            && self.pattern.is_match(name)
+        wanted.contains(&self.definition.apply_to) && self.suits.get(place) == Some(&true)
+    }
+
+    fn is_for(&self, subject: Subject, name: &[u8]) -> bool {
+        self.is_for_kind(subject) && self.pattern.is_match(name)
     }
 }
 

@@ -4,7 +4,7 @@ use menzil_model::fact::{ApplyTo, PolicyDefinition, QueueDefinition};
 use menzil_model::{Name, QueueId, Table, TableBuilder, Value};
 use proptest::prelude::*;
 
-use super::{Policies, PolicyRequest, Subject, settings_of};
+use super::{Policies, PolicyRequest, Reach, Subject, settings_of};
 use crate::queue::{Overflow, RetryKind, Settings};
 
 fn table(fields: &[(&str, Value<'_>)]) -> Table {
@@ -584,4 +584,54 @@ fn retries_follow_the_policys_type_and_the_lower_times() {
         (retry.kind, retry.min, retry.max),
         (RetryKind::Failed, 10, Some(70))
     );
+}
+
+#[test]
+fn a_policy_reaches_who_acts_on_one_of_its_keys() {
+    let length = || table(&[("max-length", Value::I32(5))]);
+    for (apply_to, definition, exchanges, queues) in [
+        (ApplyTo::All, length(), false, true),
+        (ApplyTo::QuorumQueues, length(), false, true),
+        (ApplyTo::Exchanges, length(), false, false),
+        (ApplyTo::Streams, length(), false, false),
+        (
+            ApplyTo::All,
+            table(&[("max-age", text("7D"))]),
+            false,
+            false,
+        ),
+        (
+            ApplyTo::All,
+            table(&[("queue-mode", text("lazy"))]),
+            false,
+            false,
+        ),
+        (
+            ApplyTo::All,
+            table(&[("alternate-exchange", text("a"))]),
+            true,
+            false,
+        ),
+        (
+            ApplyTo::All,
+            table(&[
+                ("alternate-exchange", text("a")),
+                ("expires", Value::I32(7)),
+            ]),
+            true,
+            true,
+        ),
+        // Queues that do not have one key of it do not get the others.
+        (
+            ApplyTo::All,
+            table(&[("max-age", text("7D")), ("max-length", Value::I32(5))]),
+            false,
+            false,
+        ),
+    ] {
+        let mut policy = policy("p", "", definition);
+        policy.apply_to = apply_to;
+        let reach = Reach { exchanges, queues };
+        assert_eq!(Reach::of(&policy), reach, "{policy:?}");
+    }
 }

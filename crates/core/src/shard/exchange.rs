@@ -5,6 +5,7 @@ use menzil_model::{ExchangeId, Fact, Map, Name, QueueId, Set, Table, Value};
 
 use super::Shard;
 use crate::command::{ChannelKey, ExchangeBind, ExchangeDeclare};
+use crate::counters::Counters;
 use crate::delay::check_delayed;
 use crate::effect::Reply;
 use crate::equivalence::{Compared, compare_argument, compare_flag, compare_text};
@@ -39,6 +40,8 @@ impl Shard {
     /// where they are missing, and the clock starts for what waits. Call it once, after the
     /// last [`Shard::apply`] and after [`Shard::needs`].
     pub fn start(&mut self, now: u64, name: &Name, log: &mut dyn Log) {
+        // What was replayed has been counted when it happened; queues count it again.
+        self.counters = Counters::default();
         self.releases.start();
         self.targets.seed(now);
         let mut effects = Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::support::{Seen, World, arguments, delivered, key, name};
 use menzil_core::{
-    Command, Object, QUEUES_COUNTED, QueueDeclare, Refusal, Reply, Request, ShardSettings,
+    Command, Counters, Object, QUEUES_COUNTED, QueueDeclare, Refusal, Reply, Request, ShardSettings,
 };
 use menzil_model::{ConnectionId, Table, Value};
 
@@ -566,4 +566,17 @@ fn queues_are_counted_in_steps_and_none_is_left_out() {
     let one = world.shard.queue_summary(b"q7").unwrap();
     assert_eq!((one.ready, one.name), (1, name("q7")));
     assert_eq!(world.shard.queue_summary(b"q1100"), None);
+}
+
+#[test]
+fn a_virtual_host_counts_from_the_start_and_its_queues_from_the_journal() {
+    let mut world = World::new();
+    world.declare("q");
+    world.publish("", "q", "1");
+    world.publish("", "q", "2");
+    world.drain("q");
+    assert_eq!(world.shard.counters().acknowledged, 2);
+    world.restart();
+    assert_eq!(world.shard.counters(), Counters::default());
+    assert_eq!(world.shard.queues()[0].counters.acknowledged, 2);
 }

@@ -1,6 +1,7 @@
 //! A server's answer as text for people: a section each for the node, the journal and every
 //! virtual host, and a table of its queues.
 //!
+//! On a terminal nothing is wider than it; elsewhere each queue has one line, as long as it is.
 //! Programs take `--json`. A number that this version does not know yet is shown all the same,
 //! behind those it knows.
 
@@ -11,8 +12,8 @@ use serde_json::{Map, Value};
 
 type Fields = Map<String, Value>;
 
-/// The whole answer.
-pub(crate) fn tables(answer: &Value) -> String {
+/// The whole answer; the lines of its tables have so many columns at most.
+pub(crate) fn tables(answer: &Value, width: usize) -> String {
     let none = Fields::new();
     let all = answer.as_object().unwrap_or(&none);
     let mut text = heading(all);
@@ -30,7 +31,7 @@ pub(crate) fn tables(answer: &Value) -> String {
         .collect();
     hosts.sort_by_key(|host| host.get("name").map(cell));
     for host in hosts {
-        text.push_str(&virtual_host(host));
+        text.push_str(&virtual_host(host, width));
     }
     text
 }
@@ -50,7 +51,7 @@ fn heading(all: &Fields) -> String {
     format!("Menzil {version}, up {hours} h {minutes} min {seconds} s, {disk}\n")
 }
 
-fn virtual_host(host: &Fields) -> String {
+fn virtual_host(host: &Fields, width: usize) -> String {
     let name = host.get("name").map(cell).unwrap_or_default();
     let mut text = format!("\nvirtual host {}\n", shown(&name));
     text.push_str(&pairs(host, OBJECTS));
@@ -65,7 +66,7 @@ fn virtual_host(host: &Fields) -> String {
         .filter_map(Value::as_object)
         .collect();
     if !queues.is_empty() {
-        text.push_str(&queue_table(&queues));
+        text.push_str(&queue_table(&queues, width));
     }
     text
 }
@@ -114,8 +115,9 @@ fn ordered<'a>(fields: &'a Fields, order: &[&'a str]) -> Vec<&'a str> {
         .collect()
 }
 
-/// A line for each queue. A column of what rarely happens is there once it did.
-fn queue_table(queues: &[&Fields]) -> String {
+/// A line for each queue. A column of what rarely happens is there once it did. Where lines end
+/// somewhere, a long name has one of its own, before that of its numbers.
+fn queue_table(queues: &[&Fields], width: usize) -> String {
     let Some(first) = queues.first() else {
         return String::new();
     };
@@ -134,8 +136,13 @@ fn queue_table(queues: &[&Fields]) -> String {
     if columns.is_empty() {
         return String::new();
     }
-    let names = columns.remove(0);
-    let blocks = blocks(&names, columns);
+    let all_names = columns.remove(0);
+    let is_long = |name: &String| width < usize::MAX && shown(name).chars().count() > NAME_MAX;
+    let names: Vec<String> = all_names
+        .iter()
+        .map(|name| if is_long(name) { "" } else { name }.to_owned())
+        .collect();
+    let blocks = blocks(&names, columns, width);
     let tables = blocks.iter().map(|block| {
         let rows = 0..names.len();
         let row = |at| {
@@ -144,25 +151,33 @@ fn queue_table(queues: &[&Fields]) -> String {
                 .filter_map(|column| column.get(at).cloned())
                 .collect()
         };
-        aligned(&rows.map(row).collect::<Vec<_>>(), &[0])
+        let table = aligned(&rows.map(row).collect::<Vec<_>>(), &[0]);
+        let lines = all_names.iter().zip(table.lines());
+        lines.fold(String::new(), |mut text, (name, line)| {
+            if is_long(name) {
+                let _ = writeln!(text, "  {}", shown(name));
+            }
+            let _ = writeln!(text, "{line}");
+            text
+        })
     });
     tables.collect::<Vec<_>>().join("\n")
 }
 
 /// The columns in as many blocks as it takes for each to fit, the names in front of each.
-fn blocks(names: &[String], columns: Vec<Vec<String>>) -> Vec<Vec<Vec<String>>> {
-    let width = |column: &[String]| {
-        let cells = column.iter().map(|cell| cell.chars().count());
+fn blocks(names: &[String], columns: Vec<Vec<String>>, width: usize) -> Vec<Vec<Vec<String>>> {
+    let wide = |column: &[String]| {
+        let cells = column.iter().map(|cell| shown(cell).chars().count());
         cells.max().unwrap_or(0) + 2
     };
     let mut blocks: Vec<Vec<Vec<String>>> = Vec::new();
     let mut used = 0;
     for column in columns {
-        let wanted = width(&column);
+        let wanted = wide(&column);
         match blocks.last_mut() {
-            Some(block) if used + wanted <= WIDTH => block.push(column),
+            Some(block) if used + wanted <= width => block.push(column),
             Some(_) | None => {
-                used = width(names);
+                used = wide(names);
                 blocks.push(vec![names.to_vec(), column]);
             }
         }
@@ -201,9 +216,13 @@ pub(crate) fn aligned(rows: &[Vec<String>], left: &[usize]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Clients chose it, and a terminal would obey its control characters.
-fn shown(text: &str) -> String {
-    Escaped(text.as_bytes()).to_string()
+/// Clients chose it, and a terminal would obey its control characters; without any it is shown as
+/// it is.
+pub(crate) fn shown(text: &str) -> String {
+    if text.contains(char::is_control) {
+        return Escaped(text.as_bytes()).to_string();
+    }
+    text.to_owned()
 }
 
 fn cell(value: &Value) -> String {
@@ -219,7 +238,10 @@ fn is_nested(value: &Value) -> bool {
     value.is_array() || value.is_object()
 }
 
-const WIDTH: usize = 80;
+/// Of a terminal, whatever it has.
+pub(crate) const WIDTH: usize = 80;
+/// A queue's name that is longer has a line of its own.
+const NAME_MAX: usize = 28;
 const JOURNAL: &[&str] = &[
     "open",
     "accepted",
@@ -268,6 +290,8 @@ const QUEUE: &[&str] = &[
     "durable",
     "ready",
     "unsettled",
+    "delayed",
+    "dying",
     "consumers",
     "ready_bytes",
     "entered",
@@ -277,6 +301,8 @@ const QUEUE: &[&str] = &[
     "requeued",
 ];
 const RARE: &[&str] = &[
+    "delayed",
+    "dying",
     "rejected",
     "requeued",
     "expired",
@@ -298,18 +324,21 @@ mod tests {
         let queue = |name, ready, expired| {
             json!({
                 "name": name, "durable": true, "ready": ready, "consumers": 0,
-                "expired": expired, "purged": 0, "novel": 9,
+                "expired": expired, "purged": 0, "novel": 9, "delayed": 0, "dying": 0,
             })
         };
-        let text = tables(&json!({
-            "version": "1.2", "uptime_ms": 3_723_000, "disk_full": false,
-            "connections": {"refused": 0, "accepted": 7, "open": 2},
-            "virtual_hosts": [{
-                "name": "/", "messages": 12, "committed": 40,
-                "counters": {"delivered": 3, "published": 5},
-                "queues": [queue("a b", 2, 0), queue("orders", 10, 1)],
-            }],
-        }));
+        let text = tables(
+            &json!({
+                "version": "1.2", "uptime_ms": 3_723_000, "disk_full": false,
+                "connections": {"refused": 0, "accepted": 7, "open": 2},
+                "virtual_hosts": [{
+                    "name": "/", "messages": 12, "committed": 40,
+                    "counters": {"delivered": 3, "published": 5},
+                    "queues": [queue("a b", 2, 0), queue("orders", 10, 1)],
+                }],
+            }),
+            WIDTH,
+        );
         assert_eq!(
             text,
             "Menzil 1.2, up 1 h 2 min 3 s, the disk has room\n\
@@ -335,7 +364,7 @@ mod tests {
             fields
         };
         let (one, other) = (queue("orders"), queue("orders.in.the.north.west"));
-        let text = queue_table(&[&one, &other]);
+        let text = queue_table(&[&one, &other], WIDTH);
         assert!(
             text.lines().all(|line| line.chars().count() <= WIDTH),
             "{text}"
@@ -348,12 +377,30 @@ mod tests {
         for key in QUEUE.iter().skip(1) {
             assert!(text.contains(key), "{key}: {text}");
         }
-        // A name alone may be as wide as it is.
-        let wide = queue(&"w".repeat(200));
+        // Where no line ends, each queue has one.
+        let text = queue_table(&[&one, &other], usize::MAX);
+        assert_eq!(text.lines().count(), 3);
+    }
+
+    #[test]
+    fn a_long_name_has_a_line_of_its_own_and_breaks_nobody_elses() {
+        let queue = |name: &str| {
+            let fields = json!({"name": name, "ready": 5, "consumers": 1, "acknowledged": 7});
+            fields.as_object().cloned().unwrap()
+        };
+        let long = "w".repeat(100);
+        let (one, other) = (queue("orders"), queue(&long));
         assert_eq!(
-            queue_table(&[&wide]).matches("queue ").count(),
-            QUEUE.len() - 1
+            queue_table(&[&one, &other], WIDTH),
+            format!(
+                "  queue   ready  consumers  acknowledged\n  \
+                 orders      5          1             7\n  \
+                 {long}\n              5          1             7\n"
+            )
         );
+        let wide = queue_table(&[&one, &other], usize::MAX);
+        assert_eq!(wide.lines().count(), 3);
+        assert!(wide.contains(&format!("  {long}      5  ")), "{wide}");
     }
 
     #[test]

@@ -70,8 +70,6 @@ exchange 'plain' (topic, 2 bindings)
   nearly:
   ✗ order.created  → queue 'audit'
       word 1 is 'orders', not 'order'
-
-The message reaches no queue.
 "
     );
     assert_eq!(code, 1);
@@ -205,6 +203,20 @@ LOST  #x
 "
     );
     assert_eq!(code, 1);
+}
+
+#[test]
+fn a_file_of_keys_begins_where_its_mark_ends_and_has_one_key_at_least() {
+    let words = ["--exchange", "plain", "--keys", "-"];
+    let (code, out, _) = explain(&words, "\u{feff}order.created.eu\n");
+    assert_eq!((code, out.matches("LOST").count()), (0, 0), "{out}");
+    for nothing in ["", "\u{feff}", "# nothing\n\n"] {
+        let (code, out, err) = explain(&words, nothing);
+        assert_eq!((code, out.as_str()), (1, ""));
+        assert!(err.ends_with(
+            "menzil: there are no keys to check: a routing key in each line is wanted\n"
+        ));
+    }
 }
 
 #[test]

@@ -94,6 +94,62 @@ fn a_damaged_message_below_the_checkpoint_is_named_when_it_is_read() {
     assert!(log.contains("record=1:"), "{log}");
 }
 
+/// Messages of a queue by number.
+fn publish_numbers(server: &Server, numbers: std::ops::Range<u32>) {
+    let mut client = Client::open(server.port);
+    client.declare("numbers");
+    client.confirm_select();
+    let count = u64::from(numbers.end - numbers.start);
+    for number in numbers {
+        client.publish("numbers", format!("number-{number:04}").as_bytes());
+    }
+    client.await_confirms(count);
+}
+
+#[test]
+fn what_is_confirmed_before_and_after_repairs_survives_kills() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = || Server::start(dir.path(), &[]);
+    let server = start();
+    publish_numbers(&server, 0..20);
+    server.kill();
+    let mut gone = Vec::new();
+    for (round, hit) in [vec![5, 6, 7], vec![15, 30], vec![0, 28, 47]]
+        .into_iter()
+        .enumerate()
+    {
+        // The start marks the end of the log: no damage in it is a torn write then.
+        start().kill();
+        for number in &hit {
+            damage(dir.path(), format!("number-{number:04}").as_bytes());
+        }
+        gone.extend(hit);
+        assert_eq!(journal("repair", dir.path()).0, Some(0));
+        assert_eq!(journal("verify", dir.path()).0, Some(0));
+        for part in 0..2 {
+            let server = start();
+            let first = 20 + 20 * u32::try_from(round).unwrap() + 10 * part;
+            publish_numbers(&server, first..first + 10);
+            server.kill();
+        }
+    }
+    let left: Vec<String> = (0..80)
+        .filter(|number| !gone.contains(number))
+        .map(|number| format!("number-{number:04}"))
+        .collect();
+    let server = start();
+    let mut client = Client::open(server.port);
+    assert_eq!(client.declare("numbers") as usize, left.len());
+    client.consume("numbers", 0);
+    let found: Vec<String> = left.iter().map(|_| text(&client.delivery().2)).collect();
+    assert_eq!(found, left);
+    let (_, log) = server.stop();
+    assert!(
+        !log.contains("cannot be read") && !log.contains("missing"),
+        "{log}"
+    );
+}
+
 #[test]
 fn a_damaged_declaration_refuses_the_start_and_repair_lets_it_through() {
     let dir = tempfile::tempdir().unwrap();

@@ -42,7 +42,7 @@ fn count(path: &str, of: &str) -> u64 {
 
 /// Exchanges, queues, bindings, policies.
 fn objects(path: &str) -> [u64; 4] {
-    let policies = run(&["policy", "list", "--data-dir", path]);
+    let policies = run(&["policy", "list", "--json", "--data-dir", path]);
     let policies = text(&policies.stdout).lines().count() as u64;
     ["exchanges", "queues_count", "bindings"]
         .map(|of| count(path, of))
@@ -103,6 +103,44 @@ passed over: bindings (1): their queues are passed over
     let (_, log) = server.stop();
     assert!(log.contains("something that is passed over"), "{log}");
     assert!(log.contains("there is no federation yet"), "{log}");
+}
+
+/// An export of a virtual host whose queues are quorum queues unless they say something else.
+#[test]
+fn a_queue_is_of_the_type_that_the_export_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let path = data.to_str().unwrap();
+    let file = r#"{"vhosts": [{"name": "/", "metadata": {"default_queue_type": "quorum"}}],
+        "queues": [{"vhost": "/", "name": "q", "type": "quorum"},
+            {"vhost": "/", "name": "c", "type": "classic"}]}"#;
+    let file = write(folder.path(), "types.json", file);
+    let server = Server::start(&data, &[]);
+    let import = |file: &str| run(&["definitions", "import", file, "--data-dir", path]);
+    let passed_over = "passed over: default_queue_type quorum of vhosts (1): a queue is what its \
+        x-queue-type says: declare queues with it\n";
+    assert_eq!(
+        text(&import(&file).stdout),
+        format!("2 new, 0 kept\n{passed_over}")
+    );
+    assert_eq!(
+        text(&import(&file).stdout),
+        format!("0 new, 2 kept\n{passed_over}")
+    );
+    let same = r#"{"queues": [
+        {"vhost": "/", "name": "q", "arguments": {"x-queue-type": "quorum"}},
+        {"vhost": "/", "name": "c", "arguments": {"x-queue-type": "classic"}}]}"#;
+    let same = import(&write(folder.path(), "same.json", same));
+    assert_eq!(
+        text(&same.stdout),
+        "0 new, 2 kept\n",
+        "{}",
+        text(&same.stderr)
+    );
+    let usual = r#"{"vhosts": [{"name": "/", "metadata": {"default_queue_type": "classic"}}]}"#;
+    let usual = import(&write(folder.path(), "usual.json", usual));
+    assert_eq!(text(&usual.stdout), "0 new, 0 kept\n");
+    server.kill();
 }
 
 /// What is wrong with a file, and what is said of it.
@@ -470,7 +508,7 @@ fn a_listed_policy_has_the_pattern_that_was_set() {
         path,
     ]);
     assert!(set.status.success(), "{}", text(&set.stderr));
-    let listed = run(&["policy", "list", "--data-dir", path]);
+    let listed = run(&["policy", "list", "--json", "--data-dir", path]);
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
     assert_eq!(listed["pattern"], pattern);
     assert_eq!(listed["name"], r#"we"ird\x"#);
@@ -501,9 +539,21 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
     assert!(set.status.success(), "{}", text(&set.stderr));
     assert_eq!(
         text(&set.stdout),
-        "policy 'short' (priority -3) in virtual host '/' gives max-length=5 to exchanges and \
-         queues that match '^q'\n"
+        "policy 'short' (priority -3) in virtual host '/' gives max-length=5 to queues that match \
+         '^q'\n"
     );
+    let nothing = policy(&["set", "old", r"^s\.", r#"{"max-age": "7D"}"#]);
+    assert_eq!(
+        text(&nothing.stdout),
+        "policy 'old' (priority 0) in virtual host '/' is set, and applies to nothing: \
+         max-age=7D, and no exchange and no queue acts on that\n"
+    );
+    let table = text(&policy(&["list"]).stdout);
+    assert!(
+        table.contains(r"  'old'           0  all  '^s\.'   max-age=7D"),
+        "{table}"
+    );
+    assert!(policy(&["clear", "old"]).status.success());
     let operator = [
         "set",
         "cap",
@@ -526,10 +576,10 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
         r#""pattern":"","priority":0,"vhost":"/"}"#,
         "\n"
     );
-    assert_eq!(text(&policy(&["list"]).stdout), expected);
+    assert_eq!(text(&policy(&["list", "--json"]).stdout), expected);
     server.kill();
     let server = Server::start(data, &[]);
-    assert_eq!(text(&policy(&["list"]).stdout), expected);
+    assert_eq!(text(&policy(&["list", "--json"]).stdout), expected);
     let absent = policy(&["clear", "cap"]);
     assert_eq!(absent.status.code(), Some(1));
     assert!(text(&absent.stderr).contains(r#"there is no policy "cap" in virtual host "/""#));
@@ -541,7 +591,7 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
     assert!(policy(&["clear", "short"]).status.success());
     server.kill();
     let server = Server::start(data, &[]);
-    assert_eq!(text(&policy(&["list"]).stdout), "");
+    assert_eq!(text(&policy(&["list", "--json"]).stdout), "");
     let nothing = policy(&["effective", "amq.topic", "--exchange"]);
     assert_eq!(
         text(&nothing.stdout),
@@ -595,6 +645,10 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
              quorum_queues or streams; the pattern \"(\" is no regular expression",
         ),
         (
+            &["set", "p", "^q(?=x)", r#"{"max-length": 5}"#],
+            "the one that is, is ^(?!…) or ^(?=…) at the beginning",
+        ),
+        (
             &["set", "p", "x", r#"{"expires": 1}"#, "--vhost", "v"],
             r#"no virtual host "v""#,
         ),
@@ -615,7 +669,7 @@ fn policies_are_set_cleared_and_listed_on_a_running_server() {
             text(&output.stderr)
         );
     }
-    assert_eq!(text(&policy(&["list"]).stdout), "");
+    assert_eq!(text(&policy(&["list", "--json"]).stdout), "");
     server.kill();
     let nobody = policy(&["list"]);
     assert_eq!(nobody.status.code(), Some(1));

@@ -72,6 +72,13 @@ fn line_of(text: &str, offset: usize) -> usize {
 }
 
 fn no_toml(error: &toml::de::Error, text: &str) -> Complaint {
+    let place = error.span().map_or(text.len(), |span| span.start);
+    if let Some((line, key)) = unclosed_list(text, place) {
+        return Complaint {
+            line: Some(line),
+            what: format!("{key}: the list that begins here has no ] at its end"),
+        };
+    }
     let line = error.span().map(|span| line_of(text, span.start));
     let written = line.and_then(|line| text.lines().nth(line - 1));
     let key = written
@@ -89,6 +96,36 @@ fn no_toml(error: &toml::de::Error, text: &str) -> Complaint {
         )
     };
     Complaint { line, what }
+}
+
+/// The line and the key of a list that is open where the next setting begins, or the file ends:
+/// there its reader stumbles, whatever the next setting is.
+fn unclosed_list(text: &str, place: usize) -> Option<(usize, &str)> {
+    let (mut open, mut offset) = (None, 0);
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        let key = line.split_once('=').map(|(key, _)| key.trim());
+        let key = key.filter(|key| {
+            key.bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        });
+        let is_reached = offset > place || (offset + line.len() > place && open.is_some());
+        if is_reached && (key.is_some() || line.starts_with('[')) {
+            break;
+        }
+        if let Some(key) = key {
+            let value = line.split_once('=').map_or("", |(_, value)| value.trim());
+            open = value.starts_with('[').then_some((number + 1, key));
+        }
+        if line
+            .split('#')
+            .next()
+            .is_some_and(|line| line.contains(']'))
+        {
+            open = None;
+        }
+        offset += line.len();
+    }
+    open
 }
 
 /// An entry of the table `users`, and the keys in it.
@@ -239,6 +276,21 @@ mod tests {
                 "virtual_hosts = [\n1,\n]",
                 2,
                 &["virtual_hosts is [1]", "list of names"],
+            ),
+            (
+                "virtual_hosts = [\n\"/\",\nheartbeat_seconds = 5",
+                2,
+                &["virtual_hosts", "no ] at its end"],
+            ),
+            (
+                "frame_max = 5000\nvirtual_hosts = [\"/\"\n\nguest = true\n",
+                3,
+                &["virtual_hosts", "no ] at its end"],
+            ),
+            (
+                "virtual_hosts = [\"/\",\n",
+                2,
+                &["virtual_hosts", "no ] at its end"],
             ),
             ("data_dir = 5", 2, &["data_dir is 5", "in quotes"]),
             (

@@ -20,6 +20,20 @@ pub(super) struct File {
 #[derive(Debug, serde::Deserialize)]
 pub(super) struct VirtualHost {
     pub(super) name: String,
+    /// Older exports have `default_queue_type` here.
+    default_queue_type: Option<serde_json::Value>,
+    metadata: Option<serde_json::Value>,
+}
+
+impl VirtualHost {
+    /// The type of queues that are declared without one, where it is not the usual one.
+    pub(super) fn default_queue_type(&self) -> Option<&str> {
+        let of_metadata = self.metadata.as_ref();
+        let of_metadata = of_metadata.and_then(|metadata| metadata.get("default_queue_type"));
+        let kind = of_metadata.or(self.default_queue_type.as_ref())?.as_str()?;
+        let is_usual = matches!(kind, "" | "undefined" | "classic" | "rabbit_classic_queue");
+        (!is_usual).then_some(kind)
+    }
 }
 
 pub(super) type Arguments = serde_json::Map<String, serde_json::Value>;
@@ -69,7 +83,7 @@ pub(super) struct Exchange {
 pub(super) struct Queue {
     pub(super) vhost: Option<String>,
     pub(super) name: String,
-    /// RabbitMQ writes it beside the argument `x-queue-type`, and reads the argument alone.
+    /// What the queue was where it was exported. RabbitMQ reads the argument `x-queue-type` alone.
     pub(super) r#type: Option<String>,
     #[serde(default = "yes")]
     pub(super) durable: bool,

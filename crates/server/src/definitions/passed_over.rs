@@ -44,6 +44,15 @@ impl PassedOver {
         }
     }
 
+    /// The type of queues that say none; it is the same for all here.
+    pub(super) fn default_queue_type(kind: &str) -> Self {
+        Self {
+            what: format!("default_queue_type {kind} of vhosts"),
+            count: 1,
+            why: "a queue is what its x-queue-type says: declare queues with it",
+        }
+    }
+
     /// An object of the broker's own.
     pub(super) fn own(section: &str) -> Self {
         Self {

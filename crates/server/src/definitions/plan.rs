@@ -86,6 +86,9 @@ pub(super) fn plans(
     };
     for (number, one) in file.vhosts.into_iter().enumerate() {
         let place = Place("vhosts", number);
+        if let Some(kind) = one.default_queue_type() {
+            add(&mut plans.passed_over, PassedOver::default_queue_type(kind));
+        }
         plans.of(Some(one.name), place, "")?.vhost = Some(place);
     }
     for (number, one) in file.policies.into_iter().enumerate() {
@@ -183,9 +186,12 @@ impl Plans<'_> {
 
     fn queue(&mut self, number: usize, mut one: Queue) -> Result<(), ImportError> {
         let place = Place("queues", number);
-        // A stream is refused by name, however the file says that it is one.
-        if one.r#type.as_deref() == Some(STREAM) && !one.arguments.contains_key(QUEUE_TYPE) {
-            (one.arguments).insert(QUEUE_TYPE.to_owned(), Json::from(STREAM));
+        // Where the default of its virtual host made it what it is, no argument says so. A stream
+        // is refused by name, however the file says that it is one.
+        if let Some(kind @ (QUORUM | STREAM)) = one.r#type.as_deref()
+            && !one.arguments.contains_key(QUEUE_TYPE)
+        {
+            (one.arguments).insert(QUEUE_TYPE.to_owned(), Json::from(kind));
         }
         let declare = QueueDeclare {
             queue: name_of(place, &one.name)?,
@@ -251,6 +257,7 @@ impl Plans<'_> {
 }
 
 const QUEUE_TYPE: &str = "x-queue-type";
+const QUORUM: &str = "quorum";
 const STREAM: &str = "stream";
 
 fn is_passed_over(name: &str) -> bool {

@@ -14,8 +14,12 @@ pub(super) fn whole(explanation: &Explanation) -> String {
         put_visit(&mut out, visit);
         out.push('\n');
     }
-    if explanation.refusal.is_none() {
+    // Why it ends with a failure is told apart, once.
+    if explanation.refusal.is_none() && !explanation.is_unroutable() {
         let _ = writeln!(out, "{}", outcome(explanation));
+    } else if !explanation.is_cut {
+        // Nothing follows the last exchange.
+        out.pop();
     }
     if explanation.is_cut {
         out.push_str("There is more than is listed here.\n");
@@ -72,9 +76,6 @@ pub(super) fn refusal(refusal: &Refusal, similar: &[Name], vhost: &str) -> Strin
 
 fn outcome(explanation: &Explanation) -> String {
     let count = explanation.queues.len();
-    if count == 0 {
-        return "The message reaches no queue.".to_owned();
-    }
     let queues = queues(explanation, usize::MAX);
     let by_chance = explanation
         .queues

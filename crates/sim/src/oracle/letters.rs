@@ -115,7 +115,7 @@ impl Oracle {
             return None;
         }
         let entry = self.queues[queue].entries.get(&number)?;
-        if entry.belief == Belief::Maybe || self.is_undone(queue, number, entry, is_found) {
+        if entry.belief == Belief::Maybe || Self::is_undone(queue, number, entry, is_found) {
             return None;
         }
         let spec = QUEUES[queue];
@@ -129,7 +129,6 @@ impl Oracle {
 
     /// Whether a crash undid the move of a letter of which no client has seen anything.
     fn is_undone(
-        &self,
         queue: QueueNumber,
         number: MessageNumber,
         entry: &Entry,
