@@ -301,14 +301,16 @@ proptest! {
         let head_bytes = bytes.len() - message.payload.len();
         for length in 0..=bytes.len() {
             match decode_publish_start(&bytes[..length], message.version, &rules(Peer::Client)) {
-                Ok(Ok(start)) => {
+                Ok(Decoded::Packet(start, taken)) => {
                     prop_assert!(length >= head_bytes);
-                    prop_assert_eq!(start.head_bytes, head_bytes);
+                    prop_assert_eq!(taken, head_bytes);
                     prop_assert_eq!(start.payload_bytes, message.payload.len());
                     let payload = &bytes[head_bytes..length];
                     prop_assert_eq!(start.publish, Publish { payload, ..packet });
                 }
-                Ok(Err(needed)) => prop_assert!(length < needed && needed <= head_bytes.max(2)),
+                Ok(Decoded::Incomplete(needed)) => {
+                    prop_assert!(length < needed && needed <= head_bytes.max(2));
+                }
                 Err(violation) => panic!("{violation}"),
             }
         }
@@ -395,9 +397,9 @@ proptest! {
         let rules = rules(Peer::Client);
         for length in 0..bytes.len() {
             let part = decode_connect(&bytes[..length], &rules);
-            prop_assert!(matches!(part, Ok(Err(needed)) if length < needed && needed <= bytes.len()));
+            prop_assert!(matches!(part, Ok(Decoded::Incomplete(needed)) if length < needed && needed <= bytes.len()));
         }
-        prop_assert_eq!(decode_connect(&bytes, &rules), Ok(Ok((connect, bytes.len()))));
+        prop_assert_eq!(decode_connect(&bytes, &rules), Ok(Decoded::Packet(connect, bytes.len())));
     }
 
     #[test]

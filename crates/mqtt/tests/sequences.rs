@@ -78,8 +78,8 @@ fn play(sequence: &Sequence, size: usize) -> Outcome {
         loop {
             let (taken, now) = match version {
                 None => match decode_connect(&kept, &rules) {
-                    Ok(Ok((connect, taken))) => (taken, Some(connect.version)),
-                    Ok(Err(needed)) => {
+                    Ok(Decoded::Packet(connect, taken)) => (taken, Some(connect.version)),
+                    Ok(Decoded::Incomplete(needed)) => {
                         assert!(needed > kept.len());
                         break;
                     }

@@ -95,8 +95,9 @@ async fn answer(node: Arc<Node>, mut stream: UnixStream) -> io::Result<()> {
     let read = tokio::time::timeout(PATIENCE, question(&mut stream)).await;
     let (word, rest, mut content) = read.map_err(|_| io::ErrorKind::TimedOut)??;
     let length = control::length_of(&word, &rest);
-    let answer = if length > CONTENT_BYTES_MAX {
-        json!({"error": format!("more than {CONTENT_BYTES_MAX} bytes")})
+    let line = if length > CONTENT_BYTES_MAX {
+        let refused = json!({"error": format!("more than {CONTENT_BYTES_MAX} bytes")});
+        format!("{refused}\n")
     } else {
         let missing = length.saturating_sub(content.len());
         let mut missing = (&mut stream).take(missing as u64);
@@ -106,11 +107,10 @@ async fn answer(node: Arc<Node>, mut stream: UnixStream) -> io::Result<()> {
         if content.len() < length {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // It may wait for the disk.
-        let answer = move || control::answer(&node, &word, &rest, &content);
+        // It may wait for the disk, and as a line it may be long: of 100,000 queues, say.
+        let answer = move || format!("{}\n", control::answer(&node, &word, &rest, &content));
         tokio::task::spawn_blocking(answer).await?
     };
-    let line = format!("{answer}\n");
     let write = tokio::time::timeout(PATIENCE, stream.write_all(line.as_bytes()));
     write.await.map_err(|_| io::ErrorKind::TimedOut)??;
     stream.shutdown().await

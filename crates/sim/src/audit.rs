@@ -10,9 +10,10 @@ use menzil_journal::testing::MemoryDisk;
 use menzil_model::{ChannelId, ConnectionId, Name, Table};
 
 use crate::body;
-use crate::catalogue::{QUEUES, queue_number, queues, routes};
+use crate::catalogue::{Level, QUEUES, queue_number, queues, routes};
 use crate::node::{Node, NodeSettings};
 use crate::oracle::{Recovered, Thing};
+use crate::policy;
 use crate::workload::{CHAOS_EXCHANGES, CHAOS_QUEUES};
 
 /// What a node finds on that disk, which is used up.
@@ -33,13 +34,13 @@ pub(crate) fn audit(disk: &MemoryDisk, settings: &NodeSettings, now: u64) -> Rec
 struct Auditor {
     node: Node,
     now: u64,
-    later: bool,
+    later: Level,
     channels: u16,
     found: Recovered,
 }
 
 impl Auditor {
-    fn new(node: Node, now: u64, later: bool) -> Self {
+    fn new(node: Node, now: u64, later: Level) -> Self {
         Self {
             node,
             now,
@@ -74,7 +75,7 @@ impl Auditor {
             }
         }
         let mut key = self.open_channel();
-        if self.later {
+        if self.later > 0 {
             self.come_to_rest();
             while self.drain_all(&mut key) || self.has_more() {
                 self.come_to_rest();
@@ -83,12 +84,36 @@ impl Auditor {
             // Nothing moves by itself, so clients may be as fast as they like.
             self.drain_all(&mut key);
         }
+        self.found.policy = policy::limit_of(&self.node.shard);
+        self.await_delays(&mut key);
         if self.node.shard.counters().damaged > 0 {
             self.trouble("a message was damaged".to_owned());
         }
         self.probe_routes(key);
         self.node.shard.check_invariants();
         self.found
+    }
+
+    /// Lets time go on until all delayed messages have come.
+    fn await_delays(&mut self, key: &mut ChannelKey) {
+        let before = self.found.queues.clone();
+        for _ in 0..DELAY_TURNS_MAX {
+            if self.node.shard.summary().delayed == 0 {
+                break;
+            }
+            self.now += 1000;
+            self.come_to_rest();
+            self.drain_all(key);
+        }
+        if self.node.shard.summary().delayed > 0 {
+            self.trouble("delayed messages do not come".to_owned());
+        }
+        for (queue, messages) in &self.found.queues {
+            let early = before.get(queue).map_or(0, Vec::len);
+            let late = messages.iter().skip(early);
+            let late = late.map(|(number, _)| (*queue, *number));
+            self.found.waited.extend(late);
+        }
     }
 
     /// Takes everything out of all queues. True where there was something: it may have made room
@@ -306,5 +331,8 @@ impl Auditor {
 
 /// Turns in which everything that is due must be done.
 const TURNS_MAX: usize = 10_000;
+
+/// Seconds in which everything that is delayed must have come.
+const DELAY_TURNS_MAX: usize = 20;
 
 const CONNECTION: ConnectionId = ConnectionId(1);

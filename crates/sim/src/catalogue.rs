@@ -20,9 +20,25 @@ pub(crate) struct QueueSpec {
     /// A letter that a target refuses stays.
     pub(crate) at_least_once: bool,
     pub(crate) priority_max: u8,
+    /// Delayed messages come there, in the order in which they are due.
+    pub(crate) is_late: bool,
+    /// `x-delivery-limit`.
+    pub(crate) delivery_limit: Option<u64>,
+    /// By the header [`GROUP_HEADER`].
+    pub(crate) is_grouped: bool,
+    /// By `message_id`.
+    pub(crate) deduplicates: bool,
+    /// The lowest length limit that a policy sets on it now and then.
+    pub(crate) policy_max: Option<u64>,
 }
 
 impl QueueSpec {
+    /// Whether messages of one channel stand there as they were published. Delayed ones stand as
+    /// they are due, and what was lost and published again stands where it came then.
+    pub(crate) fn is_ordered(&self) -> bool {
+        !self.is_late && !self.deduplicates
+    }
+
     pub(crate) fn dead_letters(&self) -> bool {
         !self.letters.is_empty()
     }
@@ -41,9 +57,14 @@ const PLAIN: QueueSpec = QueueSpec {
     letters: &[],
     at_least_once: false,
     priority_max: 0,
+    is_late: false,
+    delivery_limit: None,
+    is_grouped: false,
+    deduplicates: false,
+    policy_max: None,
 };
 
-pub(crate) static QUEUES: [QueueSpec; 22] = [
+pub(crate) static QUEUES: [QueueSpec; 33] = [
     QueueSpec {
         name: "d0",
         ..PLAIN
@@ -156,10 +177,83 @@ pub(crate) static QUEUES: [QueueSpec; 22] = [
         name: "g6",
         ..PLAIN
     },
+    QueueSpec {
+        name: "l0",
+        is_late: true,
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "l1",
+        is_late: true,
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "l2",
+        is_late: true,
+        length_max: Some(4),
+        rejects: true,
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "v0",
+        delivery_limit: Some(1),
+        letters: &[30],
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "k0",
+        is_grouped: true,
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "k1",
+        is_grouped: true,
+        delivery_limit: Some(2),
+        letters: &[31],
+        ..PLAIN
+    },
+    QueueSpec {
+        name: DEDUPLICATED,
+        deduplicates: true,
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "q0",
+        policy_max: Some(2),
+        letters: &[32],
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "g7",
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "g8",
+        ..PLAIN
+    },
+    QueueSpec {
+        name: "g9",
+        ..PLAIN
+    },
 ];
+
+/// The queue that deduplicates.
+pub(crate) const DEDUPLICATED: &str = "u0";
+
+/// Messages with the same value of it are in one group.
+pub(crate) const GROUP_HEADER: &str = "group";
+
+/// Exchanges that delay.
+pub(crate) const DELAYING: [&str; 2] = ["late", "slow"];
 
 /// Queues from here on are of the later features.
 pub(crate) const PLAIN_QUEUES: usize = 9;
+
+/// How many queues, routes, exchanges and bindings there are on each level.
+const QUEUE_COUNTS: [usize; 3] = [PLAIN_QUEUES, 22, QUEUES.len()];
+const ROUTE_COUNTS: [usize; 3] = [PLAIN_ROUTES, 31, ROUTES.len()];
+const EXCHANGE_COUNTS: [usize; 3] = [5, 7, EXCHANGES.len()];
+const BINDING_COUNTS: [usize; 3] = [23, 34, BINDINGS.len()];
 
 /// Where a publish may go and which queues it reaches.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +277,7 @@ const fn route(exchange: &'static str, key: &'static str, queues: &'static [usiz
 /// Routes to the first queues.
 pub(crate) const PLAIN_ROUTES: usize = 20;
 
-pub(crate) static ROUTES: [Route; 31] = [
+pub(crate) static ROUTES: [Route; 45] = [
     route("", "d0", &[0]),
     route("", "d1", &[1]),
     route("", "d2", &[2]),
@@ -218,9 +312,23 @@ pub(crate) static ROUTES: [Route; 31] = [
     route("mix", "x", &[0, 9, 10]),
     route("mix", "y", &[11, 12]),
     route("mix", "z", &[9, 10, 11, 12, 13, 14]),
+    route("late", "a", &[22]),
+    route("late", "b", &[23, 24]),
+    route("late", "c", &[22, 23, 24]),
+    route("slow", "", &[22, 24]),
+    route("", "l0", &[22]),
+    route("", "v0", &[25]),
+    route("", "k0", &[26]),
+    route("", "k0", &[26]),
+    route("", "k1", &[27]),
+    route("", DEDUPLICATED, &[28]),
+    route("", DEDUPLICATED, &[28]),
+    route("", "q0", &[29]),
+    route("", "q0", &[29]),
+    route("mix", "w", &[1, 25, 26, 27, 29]),
 ];
 
-const EXCHANGES: [(&str, &str); 7] = [
+const EXCHANGES: [(&str, &str); 9] = [
     ("fan", "fanout"),
     ("direct", "direct"),
     ("topic", "topic"),
@@ -228,12 +336,14 @@ const EXCHANGES: [(&str, &str); 7] = [
     ("fan2", "fanout"),
     ("mix", "direct"),
     (DEAD_LETTERS, "direct"),
+    (DELAYING[0], "x-delayed-message"),
+    (DELAYING[1], "fanout"),
 ];
 
 /// The dead-letter exchange; its keys are the names of the queues that letters come from.
 const DEAD_LETTERS: &str = "dead";
 
-const BINDINGS: [(&str, &str, QueueNumber); 34] = [
+const BINDINGS: [(&str, &str, QueueNumber); 47] = [
     ("fan", "", 0),
     ("fan", "", 1),
     ("fan", "", 2),
@@ -268,28 +378,32 @@ const BINDINGS: [(&str, &str, QueueNumber); 34] = [
     ("mix", "z", 12),
     ("mix", "z", 13),
     ("mix", "z", 14),
+    ("late", "a", 22),
+    ("late", "b", 23),
+    ("late", "b", 24),
+    ("late", "c", 22),
+    ("late", "c", 23),
+    ("late", "c", 24),
+    ("slow", "", 22),
+    ("slow", "", 24),
+    ("mix", "w", 1),
+    ("mix", "w", 25),
+    ("mix", "w", 26),
+    ("mix", "w", 27),
+    ("mix", "w", 29),
 ];
 
-/// How many exchanges and bindings the first queues have.
-const PLAIN_EXCHANGES: usize = 5;
-const PLAIN_BINDINGS: usize = 23;
+/// How much of the catalogue takes part, from 0 to 2.
+pub(crate) type Level = usize;
 
 /// The queues of a run.
-pub(crate) fn queues(later: bool) -> &'static [QueueSpec] {
-    if later {
-        &QUEUES
-    } else {
-        &QUEUES[..PLAIN_QUEUES]
-    }
+pub(crate) fn queues(level: Level) -> &'static [QueueSpec] {
+    &QUEUES[..QUEUE_COUNTS[level]]
 }
 
 /// The routes of a run.
-pub(crate) fn routes(later: bool) -> &'static [Route] {
-    if later {
-        &ROUTES
-    } else {
-        &ROUTES[..PLAIN_ROUTES]
-    }
+pub(crate) fn routes(level: Level) -> &'static [Route] {
+    &ROUTES[..ROUTE_COUNTS[level]]
 }
 
 /// The queue of that name.
@@ -300,20 +414,19 @@ pub(crate) fn queue_number(name: &[u8]) -> Option<QueueNumber> {
 }
 
 /// Everything that sets the catalogue up; it may be asked again at any time.
-pub(crate) fn declarations(later: bool) -> Vec<Request> {
+pub(crate) fn declarations(level: Level) -> Vec<Request> {
     let mut all = Vec::new();
-    let exchanges = if later {
-        EXCHANGES.len()
-    } else {
-        PLAIN_EXCHANGES
-    };
-    for (name, kind) in EXCHANGES.into_iter().take(exchanges) {
-        let arguments = if name == "atom" {
-            TableBuilder::new()
-                .field("atomic-routing", Value::Bool(true))
-                .build()
-        } else {
+    for (name, kind) in EXCHANGES.into_iter().take(EXCHANGE_COUNTS[level]) {
+        let (argument, value) = match name {
+            "atom" => ("atomic-routing", Value::Bool(true)),
+            "late" => ("x-delayed-type", Value::LongString(b"direct")),
+            "slow" => ("x-delayed", Value::Bool(true)),
+            _ => ("", Value::Void),
+        };
+        let arguments = if argument.is_empty() {
             Table::empty()
+        } else {
+            TableBuilder::new().field(argument, value).build()
         };
         all.push(Request::ExchangeDeclare(ExchangeDeclare {
             exchange: Name::from(name),
@@ -327,19 +440,14 @@ pub(crate) fn declarations(later: bool) -> Vec<Request> {
         }));
     }
     all.extend(
-        queues(later)
+        queues(level)
             .iter()
             .map(|queue| Request::QueueDeclare(declare(queue))),
     );
-    let bindings = if later {
-        BINDINGS.len()
-    } else {
-        PLAIN_BINDINGS
-    };
-    for (exchange, key, queue) in BINDINGS.into_iter().take(bindings) {
+    for (exchange, key, queue) in BINDINGS.into_iter().take(BINDING_COUNTS[level]) {
         all.push(bind(exchange, key, queue));
     }
-    for queue in queues(later) {
+    for queue in queues(level) {
         for target in queue.letters {
             all.push(bind(DEAD_LETTERS, queue.name, *target));
         }
@@ -402,6 +510,15 @@ fn declare(queue: &QueueSpec) -> QueueDeclare {
             "x-dead-letter-strategy",
             Value::LongString(b"at-least-once"),
         );
+    }
+    if let Some(limit) = queue.delivery_limit {
+        arguments = arguments.field("x-delivery-limit", number(limit));
+    }
+    if queue.is_grouped {
+        arguments = arguments.field("x-group-header", Value::LongString(GROUP_HEADER.as_bytes()));
+    }
+    if queue.deduplicates {
+        arguments = arguments.field("x-deduplication", Value::Bool(true));
     }
     if queue.priority_max > 0 {
         arguments = arguments.field("x-max-priority", number(queue.priority_max.into()));

@@ -33,6 +33,7 @@ mod misplaced;
 mod node;
 mod oracle;
 mod outbox;
+mod policy;
 mod prng;
 mod recovery;
 mod sabotage;

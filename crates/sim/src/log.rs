@@ -80,7 +80,8 @@ impl<'a> NodeLog<'a> {
 
     fn is_lost(&self, fact: &Fact) -> bool {
         match (self.sabotage, fact) {
-            (Some(Sabotage::DeliveringLost), Fact::Delivering { .. }) => true,
+            (Some(Sabotage::DeliveringLost), Fact::Delivering { .. })
+            | (Some(Sabotage::PolicyLost), Fact::PolicySet(_)) => true,
             (Some(Sabotage::OverflowLost), Fact::Settled { why, .. }) => *why == Why::Overflow,
             (Some(Sabotage::PurgeLost), Fact::Settled { why, .. }) => *why == Why::Purged,
             (Some(Sabotage::SettleLost), Fact::Settled { why, .. }) => {
@@ -101,6 +102,23 @@ impl<'a> NodeLog<'a> {
             }
             (Some(bug), Fact::Group(facts)) if bug.is_of_letters() => {
                 letter(bug, facts).map(|facts| vec![Fact::Group(facts)])
+            }
+            (Some(bug), Fact::Group(facts)) if bug.is_of_delays() => {
+                sent_on(bug, facts).map(|facts| vec![Fact::Group(facts)])
+            }
+            (Some(Sabotage::DelayEarly), Fact::Published(published)) => {
+                let mut published = published.clone();
+                for entry in &mut published.entries {
+                    if entry.queue.is_store() {
+                        entry.sequence.0 -= EARLY_MS << 22;
+                    }
+                }
+                Some(vec![Fact::Published(published)])
+            }
+            (Some(Sabotage::KeyLost), Fact::Published(published)) => {
+                let mut published = published.clone();
+                published.keys = None;
+                Some(vec![Fact::Published(published)])
             }
             (Some(Sabotage::OverflowLost), Fact::Group(facts)) => {
                 let kept: Vec<Fact> = facts.iter().filter(|f| !self.is_lost(f)).cloned().collect();
@@ -209,6 +227,30 @@ fn letter(bug: Sabotage, facts: &[Fact]) -> Option<Vec<Fact>> {
     published.entries.clear();
     Some(vec![Fact::Published(published), settled.clone()])
 }
+
+/// The record of a delayed message that is sent on, as a planted bug writes it; `None` where it
+/// is none.
+fn sent_on(bug: Sabotage, facts: &[Fact]) -> Option<Vec<Fact>> {
+    let [
+        Fact::Published(published),
+        settled @ Fact::Settled { queue, .. },
+    ] = facts
+    else {
+        return None;
+    };
+    if !queue.is_store() {
+        return None;
+    }
+    let mut published = published.clone();
+    if bug == Sabotage::DelayKept {
+        return Some(vec![Fact::Published(published)]);
+    }
+    published.entries.clear();
+    Some(vec![Fact::Published(published), settled.clone()])
+}
+
+/// How much too early a planted bug has delayed messages come, in milliseconds.
+const EARLY_MS: u64 = 600;
 
 /// A publish whose body is in its own record.
 fn is_inline(fact: &Fact) -> bool {

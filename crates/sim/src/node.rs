@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use menzil_core::{ChannelKey, Command, Effect, Request, Shard, ShardSettings, Wanted};
+use menzil_core::{ChannelKey, Command, Effect, Rejection, Request, Shard, ShardSettings, Wanted};
 use menzil_journal::testing::{MemoryDisk, freeze_at};
 use menzil_journal::{CheckpointError, Freeze, Journal, Options, Space, StorageError};
 use menzil_model::fact::{Content, Origin, Published};
-use menzil_model::{DeliveryTag, Fact, Message, Name, Position, QueueId};
+use menzil_model::{DeliveryTag, Fact, Message, Name, Position, Properties, QueueId};
 
+use crate::catalogue::Level;
 use crate::disk::SimDisk;
 use crate::log::{NodeLog, SHARD};
 use crate::misplaced::Misplaced;
+use crate::policy;
 use crate::prng::Prng;
 use crate::recovery::{Recovery, write_checkpoint_fact};
 use crate::sabotage::Sabotage;
@@ -22,8 +24,8 @@ pub(crate) struct NodeSettings {
     pub(crate) journal: Options,
     pub(crate) sabotage: Option<Sabotage>,
     pub(crate) seed: u64,
-    /// The later part of the catalogue is there.
-    pub(crate) later: bool,
+    /// How much of the catalogue is there.
+    pub(crate) later: Level,
     /// Room in the journal that a publish must find; `None` where nobody asks.
     pub(crate) room_bytes: Option<u64>,
 }
@@ -138,6 +140,7 @@ impl Node {
                 self.misplaced
                     .execute(&mut self.shard, now, command, &mut log, &mut effects);
             } else {
+                let command = uncounted(self.settings.sabotage, command);
                 self.shard.execute(now, command, &mut log, &mut effects);
             }
             note_fetches(&mut self.fetches, &effects);
@@ -167,6 +170,28 @@ impl Node {
         effects
     }
 
+    /// An operator sets the policy, or clears it. Returns the index that this is committed with,
+    /// where there was something to do.
+    pub(crate) fn set_policy(&mut self, now: u64, limit: Option<u64>) -> Option<u64> {
+        let mut log = NodeLog::new(
+            &self.journal,
+            self.settings.sabotage,
+            self.settings.room_bytes,
+            &mut self.prng,
+        );
+        let mut effects = Vec::new();
+        let shard = &mut self.shard;
+        let index = if let Some(limit) = limit {
+            let policy = policy::policy(limit);
+            shard.set_policy(now, policy, &mut log, &mut effects).ok()
+        } else {
+            let name = Name::from(policy::POLICY);
+            shard.clear_policy(now, &name, false, &mut log, &mut effects)
+        };
+        debug_assert!(effects.is_empty(), "nobody hears of a policy");
+        index
+    }
+
     /// Reads one of the messages that were asked for; `number` counts them.
     pub(crate) fn read(
         &self,
@@ -186,7 +211,11 @@ impl Node {
         if self.settings.sabotage == Some(Sabotage::ChunkMissing) && number.is_multiple_of(3) {
             chunks.pop();
         }
-        read_message(&self.journal, origin, &chunks)
+        let message = read_message(&self.journal, origin, &chunks)?;
+        if self.settings.sabotage == Some(Sabotage::GroupForgotten) {
+            return Ok(Arc::new(without_headers(&message)));
+        }
+        Ok(message)
     }
 
     /// Freezes the state for a checkpoint, unless one waits already.
@@ -330,13 +359,46 @@ pub(crate) fn read_message(
             other => return Err(format!("record {chunk} is no part of a body: {other:?}")),
         }
     }
-    Ok(Arc::new(Message::new(
+    let whole = Message::new(
         &Name::cut(message.exchange()),
         &Name::cut(message.routing_key()),
         message.properties(),
         parts,
         0,
-    )))
+    );
+    Ok(Arc::new(whole.with_notes(message.notes())))
+}
+
+/// What a planted bug makes of a rejected message.
+fn uncounted(sabotage: Option<Sabotage>, mut command: Command) -> Command {
+    if sabotage == Some(Sabotage::LimitIgnored)
+        && let Command::Request {
+            request: Request::Reject { method, .. },
+            ..
+        } = &mut command
+    {
+        *method = Rejection::Nack;
+    }
+    command
+}
+
+/// The message as a planted bug reads it.
+fn without_headers(message: &Message) -> Message {
+    let properties = Properties::parse(message.properties()).unwrap_or_default();
+    let mut bytes = Vec::new();
+    Properties {
+        headers: None,
+        ..properties
+    }
+    .write(&mut bytes);
+    let plain = Message::new(
+        &Name::cut(message.exchange()),
+        &Name::cut(message.routing_key()),
+        &bytes,
+        message.body_parts().collect(),
+        0,
+    );
+    plain.with_notes(message.notes())
 }
 
 fn read_record(journal: &Journal<SimDisk>, index: u64) -> Result<Fact, String> {

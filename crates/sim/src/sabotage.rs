@@ -47,11 +47,25 @@ pub enum Sabotage {
     LetterLost,
     /// What is evacuated is not synced before it counts.
     ColdUnsynced,
+    /// A delayed message is written as due before its time.
+    DelayEarly,
+    /// A delayed message is sent on, and that it left its exchange is not written.
+    DelayKept,
+    /// A delayed message leaves its exchange, and its places are not written.
+    DelayLost,
+    /// A rejected message is given back without being counted.
+    LimitIgnored,
+    /// A message that is read from the journal has no headers, and so no group.
+    GroupForgotten,
+    /// The keys of what a queue deduplicates are not written.
+    KeyLost,
+    /// That a policy was set is not written.
+    PolicyLost,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 28] = [
         Self::SyncSkipped,
         Self::ConfirmEarly,
         Self::SettleBeforePublish,
@@ -73,11 +87,23 @@ impl Sabotage {
         Self::ColdUnsynced,
         Self::LetterKept,
         Self::LetterLost,
+        Self::DelayEarly,
+        Self::DelayKept,
+        Self::DelayLost,
+        Self::LimitIgnored,
+        Self::GroupForgotten,
+        Self::KeyLost,
+        Self::PolicyLost,
     ];
 
     /// Whether it is one of how dead letters are written.
     pub(crate) fn is_of_letters(self) -> bool {
         matches!(self, Self::LetterKept | Self::LetterLost)
+    }
+
+    /// Whether it is one of how delayed messages are sent on.
+    pub(crate) fn is_of_delays(self) -> bool {
+        matches!(self, Self::DelayKept | Self::DelayLost)
     }
 
     /// The bug of that name, as `Debug` writes it.

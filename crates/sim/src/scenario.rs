@@ -17,20 +17,24 @@ pub struct Settings {
     pub steps: u64,
     /// A bug that is planted.
     pub sabotage: Option<Sabotage>,
-    /// Queues and routes with dead letters and priorities take part.
-    pub later: bool,
+    /// What takes part: 1, queues and routes with dead letters and priorities; 2, delays,
+    /// delivery limits, groups, deduplication and policies too.
+    pub later: usize,
     /// Lines of the trace to keep for a failure; 0 keeps none.
     pub trace_lines: usize,
 }
 
 impl Settings {
+    /// The highest level.
+    pub const LATER_MAX: usize = 2;
+
     /// A run of that seed and length.
     pub fn new(seed: u64, steps: u64) -> Self {
         Self {
             seed,
             steps,
             sabotage: None,
-            later: false,
+            later: 0,
             trace_lines: 40,
         }
     }
@@ -40,17 +44,20 @@ impl Settings {
         let sabotage = self
             .sabotage
             .map_or_else(String::new, |bug| format!(" --sabotage {bug:?}"));
-        let later = if self.later { " --later 1" } else { "" };
+        let later = match self.later {
+            0 => String::new(),
+            level => format!(" --later {level}"),
+        };
         format!(
             "cargo run -p menzil-sim -- --seed {} --steps {}{later}{sabotage}",
             self.seed, self.steps
         )
     }
 
-    /// The same with dead letters and priorities.
+    /// The same on that level, from 0 to [`Self::LATER_MAX`].
     #[must_use]
-    pub fn later(mut self) -> Self {
-        self.later = true;
+    pub fn later(mut self, level: usize) -> Self {
+        self.later = level.min(Self::LATER_MAX);
         self
     }
 
@@ -82,6 +89,8 @@ pub(crate) struct Scenario {
     /// The disk is full most of the time.
     pub(crate) is_short_of_space: bool,
     pub(crate) cut_one_in: u64,
+    /// How often an operator changes a policy.
+    pub(crate) policy_one_in: u64,
     pub(crate) audit_one_in: u64,
     pub(crate) check_one_in: u64,
     /// How often the journal commits, by weight.
@@ -136,7 +145,7 @@ impl Scenario {
             window: prng.pick(&[1, 8, 30]),
             transient_one_in: prng.pick(&[2, 6, 20]),
             purge_one_in: prng.pick(&[8, 60]),
-            later_percent: if settings.later {
+            later_percent: if settings.later > 0 {
                 prng.pick(&[40, 90])
             } else {
                 0
@@ -147,6 +156,7 @@ impl Scenario {
             is_short_of_space: prng.one_in(4),
             cut_one_in: prng.pick(&[100, 400, 3000]),
             audit_one_in: prng.pick(&[80, 250]),
+            policy_one_in: 150,
             check_one_in: 8,
             commit_weight: prng.pick(&[1, 5, 20]),
             act_weight: prng.pick(&[5, 15, 30]),

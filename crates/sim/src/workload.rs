@@ -7,7 +7,8 @@ use menzil_model::{DeliveryTag, Name, Properties, Table, Value};
 
 use crate::body::{MessageNumber, body};
 use crate::catalogue::{
-    PLAIN_QUEUES, PLAIN_ROUTES, QUEUES, QueueNumber, ROUTES, Route, declarations, queues,
+    DEDUPLICATED, DELAYING, GROUP_HEADER, Level, QUEUES, QueueNumber, Route, declarations, queues,
+    routes,
 };
 use crate::channel::{Asked, Channel, Role, State};
 use crate::oracle::{Oracle, Sent};
@@ -127,15 +128,29 @@ impl Workload<'_> {
         if self.prng.one_in(25) {
             return self.publish_unroutable(channel);
         }
-        let persistent = !self.prng.one_in(self.scenario.transient_one_in);
+        let deduplicates = route.key == DEDUPLICATED;
+        if deduplicates && is_confirmed(channel) && self.prng.one_in(3) {
+            return self.publish_again(channel, route);
+        }
+        let persistent = !self.prng.one_in(self.scenario.transient_one_in) || deduplicates;
         let length = self.length();
         let ttl_ms = self.prng.one_in(15).then_some(EXPIRATION_MS);
-        let priority = if self.scenario.node.later {
+        let ttl_ms = ttl_ms.filter(|_| !deduplicates);
+        let priority = if self.scenario.node.later > 0 {
             self.prng.pick(&[0, 0, 1, 2, 5])
         } else {
             0
         };
+        let delays = DELAYING.contains(&route.exchange) && !self.prng.one_in(6);
+        let group_key = if self.scenario.node.later > 1 {
+            self.prng.pick(&[None, Some(1), Some(2), Some(3)])
+        } else {
+            None
+        };
         let sent = Sent {
+            delay_ms: delays.then(|| self.prng.pick(&DELAYS_MS)),
+            group_key,
+            resends: None,
             group: (self.client, channel.number),
             targets: route.queues,
             atomic: route.atomic,
@@ -150,27 +165,30 @@ impl Workload<'_> {
         self.send(channel, route, number, &sent, mandatory);
     }
 
-    fn is_later(&mut self) -> bool {
-        self.scenario.node.later && self.prng.below(100) < self.scenario.later_percent
+    /// The level of the features that what comes next is of.
+    fn level(&mut self) -> Level {
+        let highest = self.scenario.node.later;
+        let is_later = highest > 0 && self.prng.below(100) < self.scenario.later_percent;
+        match highest {
+            _ if !is_later => 0,
+            0 | 1 => highest,
+            _ if self.prng.one_in(4) => 1,
+            _ => highest,
+        }
     }
 
     /// One to the first queues, or to those of the later features.
     fn route(&mut self) -> Route {
-        let routes = if self.is_later() {
-            &ROUTES[PLAIN_ROUTES..]
-        } else {
-            &ROUTES[..PLAIN_ROUTES]
-        };
-        self.prng.pick(routes)
+        let level = self.level();
+        let below = level.checked_sub(1).map_or(0, |below| routes(below).len());
+        self.prng.pick(&routes(level)[below..])
     }
 
     /// One of the first queues, or of those of the later features.
     fn queue(&mut self) -> QueueNumber {
-        if self.is_later() {
-            PLAIN_QUEUES + self.prng.index(QUEUES.len() - PLAIN_QUEUES)
-        } else {
-            self.prng.index(PLAIN_QUEUES)
-        }
+        let level = self.level();
+        let below = level.checked_sub(1).map_or(0, |below| queues(below).len());
+        below + self.prng.index(queues(level).len() - below)
     }
 
     fn publish_unroutable(&mut self, channel: &mut Channel) {
@@ -189,10 +207,35 @@ impl Workload<'_> {
             ttl_ms: None,
             priority: 0,
             confirm: is_confirmed(channel),
+            delay_ms: None,
+            group_key: None,
+            resends: None,
         };
         let number = self.oracle.sent(&sent);
         let mandatory = number.is_multiple_of(2);
         self.send(channel, route, number, &sent, mandatory);
+    }
+
+    /// Publishes something again that was published before: in doubt, or by mistake.
+    fn publish_again(&mut self, channel: &mut Channel, route: Route) {
+        let Some((number, length)) = self.oracle.resendable(self.prng) else {
+            return;
+        };
+        let sent = Sent {
+            group: (self.client, channel.number),
+            targets: &[],
+            atomic: false,
+            persistent: true,
+            length,
+            ttl_ms: None,
+            priority: 0,
+            confirm: true,
+            delay_ms: None,
+            group_key: None,
+            resends: Some(number),
+        };
+        let again = self.oracle.sent(&sent);
+        self.send(channel, route, again, &sent, false);
     }
 
     fn length(&mut self) -> usize {
@@ -216,7 +259,8 @@ impl Workload<'_> {
             channel.sequence += 1;
             channel.unconfirmed.insert(channel.sequence, number);
         }
-        let bytes = Bytes::from(body(number, sent.length));
+        let body_number = sent.resends.unwrap_or(number);
+        let bytes = Bytes::from(body(body_number, sent.length));
         let chunk = self.scenario.chunk_bytes;
         let parts = (0..bytes.len())
             .step_by(chunk)
@@ -226,7 +270,7 @@ impl Workload<'_> {
             exchange: Name::from(route.exchange),
             routing_key: Name::from(route.key),
             mandatory,
-            properties: properties(sent),
+            properties: properties(number, sent),
             body: parts,
         };
         self.tell(channel, Request::Publish(publish));
@@ -330,11 +374,20 @@ impl Workload<'_> {
                 delivery_tag,
                 multiple,
                 requeue: !tx && !is_getting,
-                method: Rejection::Nack,
+                method: self.rejection(multiple),
             },
         };
         channel.held += 1;
         self.tell(channel, request);
+    }
+
+    /// Only what is rejected counts as failed.
+    fn rejection(&mut self, multiple: bool) -> Rejection {
+        if self.scenario.node.later > 1 && !multiple && self.prng.one_in(2) {
+            Rejection::Reject
+        } else {
+            Rejection::Nack
+        }
     }
 
     fn get_or_settle(&mut self, channel: &mut Channel) {
@@ -483,12 +536,29 @@ fn is_confirmed(channel: &Channel) -> bool {
 }
 
 /// Property flags and list.
-fn properties(sent: &Sent) -> Bytes {
+fn properties(number: MessageNumber, sent: &Sent) -> Bytes {
+    let mut headers = TableBuilder::new();
+    if let Some(delay) = sent.delay_ms {
+        headers = headers.field("x-delay", Value::I64(i64::try_from(delay).unwrap_or(0)));
+    }
+    if let Some(key) = sent.group_key {
+        headers = headers.field(GROUP_HEADER, Value::I64(key.into()));
+    }
+    let headers = headers.build();
+    // Numbers the publish, where the body numbers what it publishes again.
+    let again = sent.resends.map(|_| number.to_string());
+    let deduplicates = (sent.targets.iter()).any(|queue| QUEUES[*queue].deduplicates);
+    let own = deduplicates.then_some(number);
+    let id = sent.resends.or(own);
+    let id = id.map(|id| id.to_string());
     let expiration = sent.ttl_ms.map(|ttl| ttl.to_string());
     let properties = Properties {
         delivery_mode: Some(if sent.persistent { 2 } else { 1 }),
         priority: (sent.priority > 0).then_some(sent.priority),
         expiration: expiration.as_deref().map(str::as_bytes),
+        headers: (!headers.is_empty()).then_some(headers.as_bytes()),
+        message_id: id.as_deref().map(str::as_bytes),
+        correlation_id: again.as_deref().map(str::as_bytes),
         ..Properties::default()
     };
     let mut bytes = Vec::new();
@@ -498,6 +568,8 @@ fn properties(sent: &Sent) -> Bytes {
 
 /// The expiration of those messages that have one.
 const EXPIRATION_MS: u64 = 300;
+/// How long messages are delayed that are.
+const DELAYS_MS: [u64; 5] = [1, 30, 200, 700, 1500];
 /// Queues that come and go.
 pub(crate) const CHAOS_QUEUES: [&str; 4] = ["c0", "c1", "c2", "c3"];
 /// Exchanges that come and go.

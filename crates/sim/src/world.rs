@@ -216,6 +216,9 @@ impl World {
         if self.prng.one_in(self.scenario.audit_one_in) {
             return self.imagine_crash();
         }
+        if self.settings.later > 1 && self.prng.one_in(self.scenario.policy_one_in) {
+            return self.change_policy();
+        }
         let weights = [
             self.scenario.act_weight,
             20,
@@ -383,10 +386,24 @@ impl World {
         }
     }
 
+    /// The operator sets a policy, or clears it.
+    fn change_policy(&mut self) {
+        let limit = self.prng.pick(&[None, Some(2), Some(5)]);
+        let Some(node) = &mut self.node else { return };
+        let index = node.set_policy(self.now, limit);
+        self.trace
+            .note(format_args!("{} policy {limit:?} in {index:?}", self.step));
+        if let Some(index) = index {
+            self.oracle.policies.changed(index, limit);
+        }
+        self.expire();
+    }
+
     /// Sends what may go out.
     fn release(&mut self) {
         let Some(node) = &self.node else { return };
         let committed = node.committed();
+        self.oracle.policies.committed(committed);
         for link in self.links.values_mut() {
             link.release(self.now, committed);
         }
@@ -728,7 +745,8 @@ impl World {
             }
         });
         self.settle_down();
-        // Dead letters that a queue or the disk refused are tried again each second.
+        // Dead letters that a queue or the disk refused are tried again each second; delayed
+        // messages come.
         for _ in 0..RETRIES_MAX {
             if !self.has_dying() || self.oracle.failure().is_some() {
                 return;
@@ -738,12 +756,14 @@ impl World {
             self.settle_down();
         }
         self.oracle
-            .fail("dead letters wait, and nothing is in their way".to_owned());
+            .fail("letters or delays wait, and nothing is in their way".to_owned());
     }
 
     fn has_dying(&self) -> bool {
-        let queues = self.node.as_ref().map(|node| node.shard.queues());
-        queues.is_some_and(|queues| queues.iter().any(|queue| queue.dying > 0))
+        self.node.as_ref().is_some_and(|node| {
+            let queues = node.shard.queues();
+            queues.iter().any(|queue| queue.dying > 0) || node.shard.summary().delayed > 0
+        })
     }
 }
 

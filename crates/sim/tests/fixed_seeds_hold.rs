@@ -44,9 +44,23 @@ fn seeds_33_to_48_hold() {
 fn seeds_1_to_16_hold_with_dead_letters() {
     let mut letters = 0;
     for seed in 1..17 {
-        letters += holds(&Settings::new(seed, 1500).later()).tally.letters;
+        letters += holds(&Settings::new(seed, 1500).later(1)).tally.letters;
     }
     assert!(letters > 0, "no dead letter was put to the test");
+}
+
+#[test]
+fn seeds_1_to_12_hold_with_delays_groups_and_policies() {
+    let (mut delayed, mut resent) = (0, 0);
+    for seed in 1..13 {
+        let tally = holds(&Settings::new(seed, 1500).later(2)).tally;
+        delayed += tally.delayed;
+        resent += tally.resent;
+    }
+    assert!(
+        delayed > 0 && resent > 0,
+        "{delayed} delayed, {resent} resent"
+    );
 }
 
 #[test]

@@ -10,7 +10,12 @@ fn is_caught(bug: Sabotage, seed: u64, steps: u64, says: &str) {
 
 /// The same, with dead letters and priorities.
 fn is_caught_later(bug: Sabotage, seed: u64, steps: u64, says: &str) {
-    catches(bug, &Settings::new(seed, steps).later(), says);
+    catches(bug, &Settings::new(seed, steps).later(1), says);
+}
+
+/// The same, with delays, delivery limits, groups, deduplication and policies too.
+fn is_caught_with_all(bug: Sabotage, seed: u64, steps: u64, says: &str) {
+    catches(bug, &Settings::new(seed, steps).later(2), says);
 }
 
 fn catches(bug: Sabotage, honest: &Settings, says: &str) {
@@ -130,4 +135,39 @@ fn a_dead_letter_that_stays_where_it_was_is_caught() {
 #[test]
 fn a_dead_letter_that_comes_nowhere_is_caught() {
     is_caught_later(Sabotage::LetterLost, 12, 500, "lost");
+}
+
+#[test]
+fn a_delay_that_is_too_short_is_caught() {
+    is_caught_with_all(Sabotage::DelayEarly, 24, 300, "early");
+}
+
+#[test]
+fn a_delayed_message_that_stays_in_its_exchange_is_caught() {
+    is_caught_with_all(Sabotage::DelayKept, 7, 300, "doubled");
+}
+
+#[test]
+fn a_delayed_message_that_comes_nowhere_is_caught() {
+    is_caught_with_all(Sabotage::DelayLost, 28, 400, "lost");
+}
+
+#[test]
+fn a_delivery_limit_that_counts_nothing_is_caught() {
+    is_caught_with_all(Sabotage::LimitIgnored, 98, 3000, "queue v0");
+}
+
+#[test]
+fn a_message_that_forgets_its_group_is_caught() {
+    is_caught_with_all(Sabotage::GroupForgotten, 46, 700, "of its group is out");
+}
+
+#[test]
+fn a_lost_key_is_caught() {
+    is_caught_with_all(Sabotage::KeyLost, 25, 700, "doubled");
+}
+
+#[test]
+fn a_lost_policy_is_caught() {
+    is_caught_with_all(Sabotage::PolicyLost, 2, 100, "policy");
 }

@@ -13,7 +13,7 @@ use crate::progress::{Progress, Shown};
 use crate::publisher::clock;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{Timespec, epoll::Event};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll::Event, poll};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 const SILENCE: Duration = Duration::from_secs(1);
 /// The same where every message must come.
 const STALL: Duration = Duration::from_mins(1);
+/// Below that a millisecond more would be seen.
+const FINE_WAIT: Duration = Duration::from_millis(100);
 const EVENTS_AT_ONCE: usize = 256;
 
 /// All connections under load, and what came of it.
@@ -199,7 +201,7 @@ impl Engine {
 
     /// Ends every connection in good order.
     pub(crate) fn close(self) {
-        self.links.into_iter().for_each(Link::close);
+        Link::close_all(self.links);
     }
 
     fn begin(&self, until: Until, progress: &mut Progress) {
@@ -306,7 +308,17 @@ impl Engine {
 
     /// Until a socket is ready, the next message is due, or `wait_max` is over.
     fn wait(&mut self, wait_max: Duration) -> Result<(), BenchError> {
-        let wait = self.patience(wait_max);
+        let mut wait = self.patience(wait_max);
+        if wait < FINE_WAIT && !wait.is_zero() {
+            // `epoll_wait` counts in milliseconds, `ppoll` in nanoseconds: so a rate has no bursts.
+            let mut all = [PollFd::new(&self.poll, PollFlags::IN)];
+            let timeout = Timespec::try_from(wait).unwrap_or_default();
+            match poll(&mut all, Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            wait = Duration::ZERO;
+        }
         let timeout = Timespec::try_from(wait).unwrap_or_default();
         self.events.clear();
         match epoll::wait(&self.poll, spare_capacity(&mut self.events), Some(&timeout)) {

@@ -13,7 +13,7 @@ use crate::engine::Tally;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// As much is read at once.
 pub(crate) const INPUT_BYTES: usize = 128 * 1024;
@@ -204,27 +204,50 @@ impl Link {
         Ok(messages)
     }
 
-    /// Sends a DISCONNECT, after what is half out already, and waits for the end. Failures are not
-    /// told: the run is over and the socket is dropped anyway. Blocking.
-    pub(crate) fn close(mut self) {
-        let farewell = |this: &mut Self| -> Result<(), BenchError> {
-            this.stream.set_nonblocking(false)?;
-            this.stream.set_write_timeout(Some(CLOSE_TIMEOUT))?;
-            this.stream.set_read_timeout(Some(CLOSE_TIMEOUT))?;
-            if let (Some(run), Role::Publisher(publisher)) = (&this.run, &this.role) {
-                this.stream
-                    .write_all(publisher.rest_of_message(run.clone()))?;
+    /// Ends the connection in good order. Blocking.
+    pub(crate) fn close(self) {
+        Self::close_all(vec![self]);
+    }
+
+    /// The same with many at once: within two seconds, even where the broker does not end its side.
+    /// Failures are not told: the run is over and the sockets are dropped anyway.
+    pub(crate) fn close_all(mut links: Vec<Self>) {
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
+        for link in &mut links {
+            drop(link.say_goodbye());
+        }
+        for link in &mut links {
+            drop(link.wait_for_end(deadline));
+        }
+    }
+
+    /// Sends a DISCONNECT after what is half out already.
+    fn say_goodbye(&mut self) -> Result<(), BenchError> {
+        self.stream.set_nonblocking(false)?;
+        self.stream.set_write_timeout(Some(CLOSE_TIMEOUT))?;
+        if let (Some(run), Role::Publisher(publisher)) = (&self.run, &self.role) {
+            let rest = publisher.rest_of_message(run.clone());
+            self.stream.write_all(rest)?;
+        }
+        let rest = self.output.get(self.written..).unwrap_or_default();
+        self.stream.write_all(rest)?;
+        self.stream.write_all(DISCONNECT)?;
+        Ok(self.stream.shutdown(Shutdown::Write)?)
+    }
+
+    /// Reads what still comes, so that the end is none by a reset.
+    fn wait_for_end(&mut self, deadline: Instant) -> Result<(), BenchError> {
+        let mut bytes = [0; 4096];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
             }
-            let rest = this.output.get(this.written..).unwrap_or_default();
-            this.stream.write_all(rest)?;
-            this.stream.write_all(DISCONNECT)?;
-            this.stream.shutdown(Shutdown::Write)?;
-            // What still comes is read, so that the end is none by a reset.
-            let mut bytes = [0; 4096];
-            while this.stream.read(&mut bytes)? > 0 {}
-            Ok(())
-        };
-        drop(farewell(&mut self));
+            self.stream.set_read_timeout(Some(left))?;
+            if self.stream.read(&mut bytes)? == 0 {
+                return Ok(());
+            }
+        }
     }
 
     /// Flushes, then reads until a packet of that kind and returns what `take` makes of it.

@@ -203,9 +203,12 @@ fn address(value: &str) -> Result<SocketAddr, BenchError> {
             "--connect {value}: MQTT has no scheme here; write --connect HOST:PORT"
         ));
     }
-    match text.to_socket_addrs().map(|mut all| all.next()) {
-        Ok(Some(address)) => Ok(address),
-        Ok(None) | Err(_) => refuse(format!(
+    let all: Vec<SocketAddr> = text.to_socket_addrs().into_iter().flatten().collect();
+    // Brokers listen on 127.0.0.1 more often than on ::1, and `localhost` is both.
+    let address = all.iter().find(|one| one.is_ipv4()).or_else(|| all.first());
+    match address {
+        Some(address) => Ok(*address),
+        None => refuse(format!(
             "--connect {value}: no such address; write --connect 127.0.0.1:1883"
         )),
     }
@@ -272,6 +275,7 @@ mod tests {
         for (text, expected) in [
             ("127.0.0.1", "127.0.0.1:1883"),
             ("127.0.0.1:1", "127.0.0.1:1"),
+            ("localhost", "127.0.0.1:1883"),
             ("[::1]", "[::1]:1883"),
             ("[::1]:7", "[::1]:7"),
         ] {

@@ -8,6 +8,7 @@ mod delays;
 mod letter;
 mod policies;
 mod retry;
+mod stuck;
 mod timeout;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -91,6 +92,8 @@ pub(crate) struct Queue {
     seen: Vec<(u8, u64, bool)>,
     used_at: u64,
     dying: VecDeque<(Entry, Reason)>,
+    /// What died and has nowhere to go.
+    stuck: Vec<(Entry, Reason)>,
 }
 
 #[derive(Clone, Debug)]
@@ -227,14 +230,10 @@ impl Host {
     pub(crate) fn can(&self, step: &Step) -> bool {
         let is_there = |queue: &u8| self.queues.contains_key(queue);
         match step {
-            Step::Declare {
-                queue, arguments, ..
-            } => !is_there(queue) && self.settings_of(*queue, arguments).are_followed(),
-            Step::SetPolicy(policy) => self.with_policy(policy).can_be_followed(),
+            Step::Declare { queue, .. } => !is_there(queue),
             Step::ClearPolicy { name, is_operator } => {
                 let is_it = |one: &Policy| (one.name, one.is_operator) == (*name, *is_operator);
                 self.policies.iter().any(is_it)
-                    && self.without_policy(*name, *is_operator).can_be_followed()
             }
             Step::Delete { queue } | Step::Purge { queue } | Step::Get { queue, .. } => {
                 is_there(queue)
@@ -254,6 +253,7 @@ impl Host {
             Step::Settle { channel, nth, .. } => self.nth_tag(*channel, *nth).is_some(),
             Step::Publish { .. }
             | Step::Transaction { .. }
+            | Step::SetPolicy(_)
             | Step::Qos { .. }
             | Step::Recover { .. }
             | Step::Reopen { .. }
@@ -277,7 +277,16 @@ impl Host {
         start.carry_out(step)?;
         let (mut open, mut done) = (vec![start], Vec::new());
         let (mut known, mut why) = (BTreeSet::new(), String::new());
+        let mut begun = BTreeSet::new();
         while let Some(mut host) = open.pop() {
+            if !begun.insert(host.signature()) {
+                continue;
+            }
+            if begun.len() > 2 * ORDERS_MAX {
+                return Ok(None);
+            }
+            // What has nowhere to go is tried again when it pleases, and goes if it can.
+            open.extend(host.unstuck());
             // What a consumer is to get may have to be read first, and others die meanwhile.
             let reads = host
                 .events
@@ -304,6 +313,7 @@ impl Host {
                 }
             }
             for source in early {
+                open.extend(host.waiting_behind(source));
                 let mut next = host.clone();
                 match next.bury(source) {
                     Ok(()) => open.push(next),
@@ -314,6 +324,7 @@ impl Host {
             if !known.insert(host.signature()) {
                 continue;
             }
+            open.extend(host.unstuck());
             if pending.is_empty() && !host.is_refused_when_due {
                 match host.finish() {
                     Ok(()) => done.push(host),
@@ -325,6 +336,7 @@ impl Host {
                 return Ok(None);
             }
             for source in pending {
+                open.extend(host.waiting_behind(source));
                 let mut next = host.clone();
                 match next.bury(source) {
                     Ok(()) => open.push(next),
@@ -360,6 +372,7 @@ impl Host {
                     seen: Vec::new(),
                     used_at: self.now,
                     dying: VecDeque::new(),
+                    stuck: Vec::new(),
                 };
                 self.queues.insert(*queue, new);
                 self.said(1, &format!("QueueDeclareOk q{queue} 0 0"))
@@ -945,11 +958,13 @@ impl Host {
         match source {
             Source::Refused => {
                 let (queue, letter) = self.refused.pop_front().unwrap();
-                self.send_on(queue, letter, Reason::MaxLength);
+                self.send_on(queue, letter, Reason::MaxLength, false);
             }
             Source::Queue(queue) => {
                 let (entry, reason) = self.queue(queue).dying.pop_front().unwrap();
-                self.send_on(queue, entry.letter, reason);
+                if !self.send_on(queue, entry.letter.clone(), reason, true) {
+                    self.queue(queue).stuck.push((entry, reason));
+                }
             }
             Source::Delay(exchange) => self.send_due(exchange),
             Source::Rest(queue) => self.end_rest(queue),
@@ -957,27 +972,6 @@ impl Host {
             Source::Leases => self.end_leases(),
         }
         Ok(())
-    }
-
-    fn send_on(&mut self, queue: u8, mut letter: Letter, reason: Reason) {
-        let Some(dead) = self
-            .queues
-            .get(&queue)
-            .and_then(|of| of.settings.dead.clone())
-        else {
-            return;
-        };
-        letter.die(queue, reason);
-        if let Some(key) = dead.key {
-            letter.key = key;
-        }
-        if letter.waits_in(dead.exchange) {
-            self.keep(dead.exchange, letter);
-            return;
-        }
-        let mut targets = self.route(dead.exchange, &letter.key);
-        targets.retain(|target| !letter.is_cycle(*target));
-        self.put(&targets, &letter);
     }
 
     fn ended_leases(&self) -> Vec<u8> {
@@ -1186,6 +1180,7 @@ impl Host {
             queue.ready.extend(out);
             queue.ready.retain(|_, entry| entry.durable);
             queue.resting.retain(|_, (_, entry)| entry.durable);
+            queue.stuck.retain(|(entry, _)| entry.durable);
             for entry in queue.ready.values_mut() {
                 // What went out is flagged; what did not may be.
                 entry.redelivered = entry.redelivered.filter(|went_out| *went_out);
@@ -1235,8 +1230,15 @@ impl Host {
                 .iter()
                 .map(|(one, why)| (one.letter.text(), *why))
                 .collect();
+            // Any of them may be the next.
+            let mut stuck: Vec<_> = queue
+                .stuck
+                .iter()
+                .map(|(one, why)| format!("{} {why:?}", one.letter.text()))
+                .collect();
+            stuck.sort_unstable();
             format!(
-                "{id} {ready:?} {out:?} {resting:?} {:?} {dying:?}\n",
+                "{id} {stuck:?} {ready:?} {out:?} {resting:?} {:?} {dying:?}\n",
                 queue.seen
             )
         });
@@ -1263,6 +1265,18 @@ impl Host {
         all.map(|(id, _)| *id).collect()
     }
 
+    /// Whether somebody who takes these one by one gets them: what is stuck may come between.
+    pub(crate) fn is_left(&self, left: &BTreeMap<u8, Vec<String>>) -> bool {
+        let is_stuck = self.queues.values().any(|queue| !queue.stuck.is_empty());
+        self.all_ready().into_iter().all(|(id, ready)| {
+            let mut ready = ready.into_iter().peekable();
+            for body in &left[&id] {
+                let _came = ready.next_if_eq(body);
+            }
+            ready.peek().is_none() && (is_stuck || left[&id].len() == self.queues[&id].ready.len())
+        })
+    }
+
     /// Every ready body of these, in order.
     pub(crate) fn all_ready(&self) -> BTreeMap<u8, Vec<String>> {
         let ready = |queue: &Queue| {
@@ -1280,6 +1294,7 @@ impl Host {
     pub(crate) fn counts(&self) -> Vec<(u8, u64, u64, u64)> {
         let counts = self.queues.iter().map(|(id, queue)| {
             let (ready, out) = (queue.ready.len(), queue.out.len() + queue.resting.len());
+            let out = out + queue.stuck.len();
             let (ready, out) = (ready as u64, out as u64);
             (*id, ready, out, queue.consumers.len() as u64)
         });

@@ -42,6 +42,10 @@ pub(crate) enum Overflow {
     RejectDead,
 }
 
+impl Overflow {
+    const EVERY: [Self; 3] = [Self::DropHead, Self::Reject, Self::RejectDead];
+}
+
 /// Which of what comes back rests before it is delivered again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum Retry {
@@ -92,6 +96,8 @@ impl Exchange {
 pub(crate) struct Dead {
     pub(crate) exchange: Exchange,
     pub(crate) key: Option<u8>,
+    /// What no queue takes stays.
+    pub(crate) at_least_once: Option<bool>,
 }
 
 /// The arguments of a queue.
@@ -149,6 +155,7 @@ pub(crate) struct Says {
     pub(crate) expires: Option<u64>,
     pub(crate) dead_exchange: Option<Exchange>,
     pub(crate) dead_key: Option<&'static str>,
+    pub(crate) at_least_once: Option<bool>,
     /// Below 0 is no limit.
     pub(crate) failures: Option<i64>,
     /// How long consumers may leave a delivery unsettled; 0 is for ever.
@@ -163,17 +170,18 @@ impl Says {
     fn random(random: &mut Random, is_operator: bool) -> Self {
         let mut says = Self::default();
         for _ in 0..=random.below(3) {
-            match random.below(if is_operator { 9 } else { 12 }) {
+            match random.below(if is_operator { 9 } else { 13 }) {
                 0 => says.length = Some(random.pick(&[0, 1, 3])),
                 1 => says.bytes = Some(random.pick(&[0, 15, 30])),
-                2 => says.overflow = Some(random.pick(&[Overflow::DropHead, Overflow::RejectDead])),
+                2 => says.overflow = Some(random.pick(&Overflow::EVERY)),
                 3 => says.ttl = Some(random.pick(&[0, 2, 15])),
                 4 => says.expires = Some(random.pick(&[15, 50])),
                 5 => says.failures = Some(random.pick(&[-1, 0, 1, 2])),
                 6 => says.retry = Some(Retry::Disabled),
                 7 => says.retry_min = Some(random.pick(&[1, 3])),
                 8 => says.retry_max = Some(random.pick(&[3, 8])),
-                9 => says.dead_key = Some(random.pick(&["q0", "q1", "q4", "0", "2"])),
+                9 => says.at_least_once = Some(random.one_in(2)),
+                10 => says.dead_key = Some(random.pick(&["q0", "q1", "q4", "0", "2"])),
                 _ => {
                     let exchanges = [
                         Exchange::Default,
@@ -235,10 +243,16 @@ impl Arguments {
             arguments.dead = Some(Dead {
                 exchange: random.pick(&exchange),
                 key: random.some(2, &[0, 1, 2, 3, 4]),
+                at_least_once: random.some(3, &[true, true, false]),
             });
-            // One that refuses keeps what others refuse of it, which is not for here.
-            arguments.overflow =
-                random.pick(&[Overflow::DropHead, Overflow::DropHead, Overflow::RejectDead]);
+            let overflows = [
+                Overflow::DropHead,
+                Overflow::DropHead,
+                Overflow::DropHead,
+                Overflow::RejectDead,
+                Overflow::Reject,
+            ];
+            arguments.overflow = random.pick(&overflows);
         }
         arguments
     }

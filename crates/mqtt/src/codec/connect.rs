@@ -8,7 +8,7 @@
 use menzil_model::wire::Reader;
 
 use super::decode::{
-    Rules, header_bytes_needed, read_field, read_properties, read_u8, read_u16, violation,
+    Decoded, Rules, header_bytes_needed, read_field, read_properties, read_u8, read_u16, violation,
 };
 use super::header::{FixedHeader, PacketType, fixed_header};
 use super::packet::Version;
@@ -60,8 +60,7 @@ pub(super) const WILL_RETAIN: u8 = 0b0010_0000;
 pub(super) const PASSWORD: u8 = 0b0100_0000;
 pub(super) const USER_NAME: u8 = 0b1000_0000;
 
-/// The first packet and its bytes; `Err(needed)` inside is how many bytes from its start it takes
-/// to say more.
+/// The first packet.
 ///
 /// # Errors
 /// Another packet (MQTT-3.1.0-1), another protocol or version ([`Rule::ProtocolName`],
@@ -69,27 +68,27 @@ pub(super) const USER_NAME: u8 = 0b1000_0000;
 pub fn decode_connect<'a>(
     input: &'a [u8],
     rules: &Rules,
-) -> Result<Result<(Connect<'a>, usize), usize>, Violation> {
+) -> Result<Decoded<Connect<'a>>, Violation> {
     let first = input.first().copied();
     if first.is_some_and(|first| PacketType::of(first) != Some(PacketType::Connect)) {
         return Err(violation(Rule::NotConnect, first, None));
     }
     let header = match fixed_header(input) {
         Ok(Some(header)) => header,
-        Ok(None) => return Ok(Err(header_bytes_needed(input))),
+        Ok(None) => return Ok(Decoded::Incomplete(header_bytes_needed(input))),
         Err(rule) => return Err(violation(rule, first, None)),
     };
     if header.packet_bytes() > rules.packet_bytes_max as usize {
         return Err(violation(Rule::PacketTooLarge, first, None));
     }
     let Some(body) = input.get(header.header_bytes..header.packet_bytes()) else {
-        return Ok(Err(header.packet_bytes()));
+        return Ok(Decoded::Incomplete(header.packet_bytes()));
     };
     let mut reader = Reader::new(body);
     let version = read_version(&mut reader).map_err(|rule| violation(rule, first, None))?;
     let connect = read_connect(&mut reader, version, &header, rules)
         .map_err(|rule| violation(rule, first, Some(version)))?;
-    Ok(Ok((connect, header.packet_bytes())))
+    Ok(Decoded::Packet(connect, header.packet_bytes()))
 }
 
 /// Protocol name and level. What is no MQTT at all goes before what is a MQTT of another day.

@@ -62,11 +62,11 @@ impl Rules {
 
 /// What the start of the input is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decoded<'a> {
-    /// A whole packet and its bytes on the wire.
-    Packet(Packet<'a>, usize),
-    /// Not yet a whole packet: this many bytes from its start are needed before it is worth
-    /// looking again. Over 5 it is the packet's whole length.
+pub enum Decoded<T> {
+    /// What was looked for is there, and takes this many bytes.
+    Packet(T, usize),
+    /// Not all of it has come: this many bytes from the start are needed before it is worth looking
+    /// again. Of a packet, over 5 it is the whole length.
     Incomplete(usize),
 }
 
@@ -84,37 +84,32 @@ pub fn decode<'a>(
     input: &'a [u8],
     version: Version,
     rules: &Rules,
-) -> Result<Decoded<'a>, Violation> {
+) -> Result<Decoded<Packet<'a>>, Violation> {
+    let refuse = |rule| violation(rule, input.first().copied(), Some(version));
     let first = input.first().copied().unwrap_or(0);
-    let decoded = if first >> 4 == PacketType::Publish as u8 {
-        decode_publish(input, version, rules)
-    } else {
-        decode_other(input, version, rules)
-    };
-    decoded.map_err(|rule| violation(rule, input.first().copied(), Some(version)))
-}
-
-#[inline]
-fn decode_publish<'a>(
-    input: &'a [u8],
-    version: Version,
-    rules: &Rules,
-) -> Result<Decoded<'a>, Rule> {
-    let Some(header) = fixed_header(input)? else {
+    if first >> 4 != PacketType::Publish as u8 {
+        return decode_other(input, version, rules).map_err(refuse);
+    }
+    // Written out, so that a PUBLISH is put together once and where the caller wants it.
+    let Some(header) = fixed_header(input).map_err(refuse)? else {
         return Ok(Decoded::Incomplete(header_bytes_needed(input)));
     };
-    let flags = PublishFlags::read(header.first, version)?;
-    check_length(&header, version, rules)?;
+    let flags = PublishFlags::read(first, version).map_err(refuse)?;
+    check_length(&header, version, rules).map_err(refuse)?;
     let packet_bytes = header.packet_bytes();
     let Some(body) = input.get(header.header_bytes..packet_bytes) else {
         return Ok(Decoded::Incomplete(packet_bytes));
     };
-    let publish = read_publish(flags, &mut Reader::new(body), version, rules)?;
+    let publish = read_publish(flags, &mut Reader::new(body), version, rules).map_err(refuse)?;
     Ok(Decoded::Packet(Packet::Publish(publish), packet_bytes))
 }
 
 #[inline(never)]
-fn decode_other<'a>(input: &'a [u8], version: Version, rules: &Rules) -> Result<Decoded<'a>, Rule> {
+fn decode_other<'a>(
+    input: &'a [u8],
+    version: Version,
+    rules: &Rules,
+) -> Result<Decoded<Packet<'a>>, Rule> {
     let Some(header) = fixed_header(input)? else {
         return Ok(Decoded::Incomplete(header_bytes_needed(input)));
     };

@@ -188,6 +188,13 @@ pub(super) enum NoInteger {
 /// The variable byte integer at the start and its bytes (§1.5.5).
 #[inline]
 pub(super) fn integer(bytes: &[u8]) -> Result<(u32, usize), NoInteger> {
+    match bytes.first() {
+        Some(&byte) if byte < 0x80 => Ok((u32::from(byte), 1)),
+        _ => long_integer(bytes),
+    }
+}
+
+fn long_integer(bytes: &[u8]) -> Result<(u32, usize), NoInteger> {
     let mut value = 0;
     for (at, &byte) in bytes.iter().take(4).enumerate() {
         value |= u32::from(byte & 0x7F) << (7 * at);

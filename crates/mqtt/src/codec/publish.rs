@@ -7,7 +7,7 @@
 use menzil_model::wire::Reader;
 
 use super::decode::{
-    Rules, check_length, header_bytes_needed, read_field, read_packet_id, read_properties,
+    Decoded, Rules, check_length, header_bytes_needed, read_field, read_packet_id, read_properties,
     violation,
 };
 use super::header::{FixedHeader, NoInteger, PacketType, fixed_header, integer};
@@ -72,8 +72,6 @@ pub struct Publish<'a> {
 pub struct PublishStart<'a> {
     /// With the payload's bytes that are there.
     pub publish: Publish<'a>,
-    /// Bytes before the payload, the fixed header with them.
-    pub head_bytes: usize,
     /// Bytes of the whole payload.
     pub payload_bytes: usize,
 }
@@ -142,8 +140,8 @@ pub(super) fn read_publish<'a>(
 }
 
 /// The head of a PUBLISH at the start of the input, whose payload need not be there: what
-/// [`super::decode`] called incomplete need not be waited for. `Err(needed)` inside means that the
-/// head is not whole, or the packet is no PUBLISH.
+/// [`super::decode`] called incomplete need not be waited for. The bytes that it takes are those
+/// before the payload. Any other packet is incomplete here.
 ///
 /// # Errors
 /// As [`super::decode`].
@@ -151,7 +149,7 @@ pub fn decode_publish_start<'a>(
     input: &'a [u8],
     version: Version,
     rules: &Rules,
-) -> Result<Result<PublishStart<'a>, usize>, Violation> {
+) -> Result<Decoded<PublishStart<'a>>, Violation> {
     let first = input.first().copied();
     start(input, version, rules).map_err(|rule| violation(rule, first, Some(version)))
 }
@@ -160,12 +158,12 @@ fn start<'a>(
     input: &'a [u8],
     version: Version,
     rules: &Rules,
-) -> Result<Result<PublishStart<'a>, usize>, Rule> {
+) -> Result<Decoded<PublishStart<'a>>, Rule> {
     let Some(header) = fixed_header(input)? else {
-        return Ok(Err(header_bytes_needed(input)));
+        return Ok(Decoded::Incomplete(header_bytes_needed(input)));
     };
     if PacketType::of(header.first) != Some(PacketType::Publish) {
-        return Ok(Err(header.packet_bytes()));
+        return Ok(Decoded::Incomplete(header.packet_bytes()));
     }
     let flags = PublishFlags::read(header.first, version)?;
     check_length(&header, version, rules)?;
@@ -177,16 +175,17 @@ fn start<'a>(
         Err(_) if packet.len() == header.packet_bytes() => packet.len(),
         Err(needed) => {
             let needed = header.header_bytes + needed;
-            return Ok(Err(needed.min(header.packet_bytes())));
+            return Ok(Decoded::Incomplete(needed.min(header.packet_bytes())));
         }
     };
     let mut reader = Reader::new(body);
     let publish = read_publish(flags, &mut reader, version, rules)?;
-    Ok(Ok(PublishStart {
+    let payload_bytes = header.packet_bytes() - head_bytes;
+    let start = PublishStart {
         publish,
-        head_bytes,
-        payload_bytes: header.packet_bytes() - head_bytes,
-    }))
+        payload_bytes,
+    };
+    Ok(Decoded::Packet(start, head_bytes))
 }
 
 /// Bytes between fixed header and payload; how many are needed to know, where they are not there.

@@ -18,13 +18,14 @@ pub enum TextPolicy {
 /// name may be it. It looks at eight bytes at once: most topics take two or three steps.
 #[inline]
 pub(super) fn is_simple(bytes: &[u8]) -> bool {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let mut odd = match bytes.last_chunk::<8>() {
-        Some(word) => oddities(u64::from_le_bytes(*word)),
-        None => oddities(short_word(rest)),
+    let Some(last) = bytes.last_chunk::<8>() else {
+        return oddities(short_word(bytes)) & HIGH == 0;
     };
-    for word in words {
+    let mut odd = oddities(u64::from_le_bytes(*last));
+    let mut rest = bytes;
+    while let Some((word, behind)) = rest.split_first_chunk::<8>() {
         odd |= oddities(u64::from_le_bytes(*word));
+        rest = behind;
     }
     odd & HIGH == 0
 }

@@ -82,8 +82,8 @@ fn connect(
     log: &mut Vec<String>,
 ) -> Result<Option<usize>, String> {
     let (connect, taken) = match decode_connect(kept, rules).map_err(|why| why.to_string())? {
-        Ok(whole) => whole,
-        Err(needed) => {
+        Decoded::Packet(connect, taken) => (connect, taken),
+        Decoded::Incomplete(needed) => {
             assert!(needed > kept.len());
             return Ok(None);
         }
@@ -92,7 +92,7 @@ fn connect(
     connect.encode(&mut again).unwrap();
     assert_eq!(
         decode_connect(&again, rules),
-        Ok(Ok((connect, again.len())))
+        Ok(Decoded::Packet(connect, again.len()))
     );
     *version = Some(connect.version);
     log.push(format!("{connect:?}"));
@@ -109,9 +109,11 @@ fn packet(
     match decode(kept, version, rules) {
         Ok(Decoded::Packet(packet, taken)) => {
             if let Packet::Publish(publish) = packet {
-                let start = start.unwrap().unwrap();
+                let Ok(Decoded::Packet(start, head_bytes)) = start else {
+                    panic!("{start:?} of a whole packet");
+                };
                 assert_eq!(start.publish, publish);
-                assert_eq!(start.head_bytes + start.payload_bytes, taken);
+                assert_eq!(head_bytes + start.payload_bytes, taken);
                 assert_eq!(start.payload_bytes, publish.payload.len());
             }
             let mut again = Vec::new();
@@ -124,8 +126,10 @@ fn packet(
         Ok(Decoded::Incomplete(needed)) => {
             assert!(needed > kept.len());
             match start {
-                Ok(Ok(start)) => assert!(start.publish.payload.len() < start.payload_bytes),
-                Ok(Err(needed)) => assert!(needed > kept.len()),
+                Ok(Decoded::Packet(start, _)) => {
+                    assert!(start.publish.payload.len() < start.payload_bytes);
+                }
+                Ok(Decoded::Incomplete(needed)) => assert!(needed > kept.len()),
                 // Refused before its end has come; the log is of what a whole packet says.
                 Err(_) => {}
             }

@@ -76,7 +76,7 @@ impl Total {
     fn print(&self) {
         let tally = &self.tally;
         println!(
-            "seeds {} commands {} published {} confirmed {} nacked {} delivered {} letters {} redelivered {} \
+            "seeds {} commands {} published {} confirmed {} nacked {} delivered {} letters {} delayed {} resent {} redelivered {} \
              transactions {} crashes {} checkpoints {} evacuated {} fetches {} audits {} entries audited {}",
             self.runs,
             self.commands,
@@ -85,6 +85,8 @@ impl Total {
             tally.nacked,
             tally.delivered,
             tally.letters,
+            tally.delayed,
+            tally.resent,
             tally.redelivered,
             tally.transactions,
             self.crashes,
@@ -123,7 +125,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--trace" => {
                 arguments.settings.trace_lines = usize::try_from(number()?).unwrap_or(usize::MAX);
             }
-            "--later" => arguments.settings.later = number()? > 0,
+            "--later" => {
+                let level = usize::try_from(number()?).unwrap_or(usize::MAX);
+                arguments.settings = arguments.settings.later(level);
+            }
             "--sabotage" => {
                 let bug =
                     Sabotage::from_name(&value).ok_or_else(|| format!("no such bug: {value}"))?;
@@ -135,4 +140,4 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     Ok(arguments)
 }
 
-const USAGE: &str = "menzil-sim [--seed N] [--steps M] [--seeds COUNT] [--trace LINES] [--later 1] [--sabotage BUG]";
+const USAGE: &str = "menzil-sim [--seed N] [--steps M] [--seeds COUNT] [--trace LINES] [--later 1|2] [--sabotage BUG]";

@@ -9,7 +9,9 @@ use crate::body;
 use crate::catalogue::{QUEUES, QueueNumber, queue_number, source_of};
 
 /// One message on its way out.
-struct Emission {
+#[derive(Clone, Copy)]
+struct Emission<'a> {
+    consumer: &'a [u8],
     key: ChannelKey,
     queue: Option<QueueNumber>,
     number: body::MessageNumber,
@@ -36,7 +38,18 @@ impl Oracle {
                 let mut parts = tag.split(|byte| *byte == b'|');
                 let queue = parts.next().and_then(queue_number);
                 let no_ack = parts.next() == Some(b"n");
-                self.sent_out(*to, queue, message, delivery_tag.0, *redelivered, no_ack);
+                self.sent_out(
+                    message,
+                    &Emission {
+                        consumer: tag,
+                        key: *to,
+                        queue,
+                        number: 0,
+                        tag: delivery_tag.0,
+                        redelivered: *redelivered,
+                        no_ack,
+                    },
+                );
             }
             Output::GetOk {
                 delivery_tag,
@@ -48,7 +61,18 @@ impl Oracle {
                 let Some((queue, no_ack)) = get else {
                     return self.fail(format!("get-ok on {to:?}, which asked nothing"));
                 };
-                self.sent_out(*to, queue, message, delivery_tag.0, *redelivered, no_ack);
+                self.sent_out(
+                    message,
+                    &Emission {
+                        consumer: b"",
+                        key: *to,
+                        queue,
+                        number: 0,
+                        tag: delivery_tag.0,
+                        redelivered: *redelivered,
+                        no_ack,
+                    },
+                );
             }
             Output::Reply(Reply::GetEmpty) => self.found_empty(*to),
             Output::Return { message } => match number_of(message) {
@@ -71,15 +95,7 @@ impl Oracle {
         }
     }
 
-    fn sent_out(
-        &mut self,
-        key: ChannelKey,
-        queue: Option<QueueNumber>,
-        message: &Message,
-        tag: u64,
-        redelivered: bool,
-        no_ack: bool,
-    ) {
+    fn sent_out(&mut self, message: &Message, emission: &Emission<'_>) {
         match number_of(message) {
             Ok(number)
                 if self.message(number).map(|m| m.length as u64) != Some(message.body_bytes()) =>
@@ -90,19 +106,16 @@ impl Oracle {
                 ));
             }
             Ok(number) => self.deliver(&Emission {
-                key,
-                queue,
                 number,
-                tag,
-                redelivered,
-                no_ack,
+                ..*emission
             }),
             Err(why) => self.fail(why),
         }
     }
 
-    fn deliver(&mut self, emission: &Emission) {
+    fn deliver(&mut self, emission: &Emission<'_>) {
         let Emission {
+            consumer,
             key,
             queue,
             number,
@@ -130,16 +143,19 @@ impl Oracle {
         };
         let objection = self.letter_objection(queue, number);
         let objection = objection.or_else(|| self.objection(queue, number, &entry, redelivered));
+        let objection = objection.or_else(|| self.group_objection((queue, number), key, consumer));
         if let Some(why) = objection {
             return self.fail(format!(
                 "message {number} of queue {name}: {why} ({entry:?})"
             ));
         }
         self.letter_seen(queue, number);
+        self.tally.delayed += u64::from(!entry.is_in_place());
         if let Some(entry) = self.queues[queue].entries.get_mut(&number) {
             entry.is_emitted = true;
             entry.is_emitted_now = true;
             entry.out = Some(key);
+            entry.consumer = consumer.to_vec();
         }
         if no_ack {
             self.settle(queue, number);
@@ -163,6 +179,9 @@ impl Oracle {
         }
         if let Some(other) = entry.out {
             return Some(format!("doubled: it is still out on {other:?}"));
+        }
+        if let Some(due_at) = entry.not_before.filter(|at| *at > self.now) {
+            return Some(format!("it came early: at {} and not {due_at}", self.now));
         }
         if entry.expires_at.is_some_and(|at| at < self.now) {
             return Some(format!("delivered at {} after it expired", self.now));
@@ -243,7 +262,7 @@ impl Oracle {
         queue: QueueNumber,
         number: body::MessageNumber,
     ) -> Option<body::MessageNumber> {
-        if source_of(queue).is_some() {
+        if source_of(queue).is_some() || !QUEUES[queue].is_ordered() {
             return None;
         }
         let (group, priority) = self.rank(queue, number)?;
@@ -270,10 +289,51 @@ impl Oracle {
         &self,
         queue: QueueNumber,
         number: body::MessageNumber,
-    ) -> Option<((u64, u16), u8)> {
+    ) -> Option<(Order, u8)> {
         let message = self.message(number)?;
         let priority = message.priority.min(QUEUES[queue].priority_max);
-        Some((message.group, priority))
+        let group_key = message.group_key.filter(|_| QUEUES[queue].is_grouped);
+        Some(((message.group, group_key), priority))
+    }
+
+    /// The message group of an entry, where its queue has groups.
+    fn group_of(&self, queue: QueueNumber, number: body::MessageNumber) -> Option<u8> {
+        let key = self.message(number)?.group_key;
+        key.filter(|_| QUEUES[queue].is_grouped)
+    }
+
+    /// What is out of the same message group.
+    fn out_of_group(
+        &self,
+        queue: QueueNumber,
+        number: body::MessageNumber,
+    ) -> impl Iterator<Item = (body::MessageNumber, &Entry)> {
+        let group = self.group_of(queue, number);
+        let entries = self.queues[queue].entries.iter().map(|(n, e)| (*n, e));
+        entries.filter(move |(other, entry)| {
+            group.is_some()
+                && *other != number
+                && entry.out.is_some()
+                && self.group_of(queue, *other) == group
+        })
+    }
+
+    /// Why a message of its group must not go to that consumer.
+    fn group_objection(
+        &self,
+        (queue, number): (QueueNumber, body::MessageNumber),
+        key: ChannelKey,
+        consumer: &[u8],
+    ) -> Option<String> {
+        let is_elsewhere = |entry: &Entry| {
+            entry.out != Some(key) || consumer.is_empty() || entry.consumer != consumer
+        };
+        let (other, entry) = self
+            .out_of_group(queue, number)
+            .find(|(_, entry)| is_elsewhere(entry))?;
+        Some(format!(
+            "message {other} of its group is out with another consumer ({entry:?})"
+        ))
     }
 
     fn found_empty(&mut self, key: ChannelKey) {
@@ -282,9 +342,11 @@ impl Oracle {
         let lost = self.queues[queue]
             .entries
             .iter()
-            .filter(|(_, entry)| entry.out.is_none())
+            .filter(|(_, entry)| entry.out.is_none() && entry.is_in_place())
             .map(|(number, _)| *number)
-            .find(|number| self.is_owed(queue, *number));
+            .find(|number| {
+                self.is_owed(queue, *number) && self.out_of_group(queue, *number).next().is_none()
+            });
         if let Some(number) = lost {
             let name = QUEUES[queue].name;
             self.fail(format!(
@@ -298,19 +360,24 @@ impl Oracle {
             let at = usize::try_from(sequence).ok()?.checked_sub(1)?;
             channel.published.get(at).copied().flatten()
         });
-        let Some(number) = number.filter(|_| !accepted) else {
-            return;
-        };
+        let Some(number) = number else { return };
+        if accepted {
+            return self.resend_accepted(number);
+        }
         let atomic = self.message(number).is_some_and(|message| message.atomic);
         for queue in &mut self.queues {
             if atomic {
                 queue.bury(number);
             } else if let Some(entry) = queue.entries.get_mut(&number) {
                 entry.belief = Belief::Maybe;
+                entry.is_refused = true;
             }
         }
     }
 }
+
+/// Who sent it, and its message group where the queue has groups.
+pub(super) type Order = ((u64, u16), Option<u8>);
 
 fn number_of(message: &Message) -> Result<body::MessageNumber, String> {
     let parts: Vec<_> = message.body_parts().collect();

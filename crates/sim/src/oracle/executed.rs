@@ -1,7 +1,7 @@
 //! What the node was told to do, in the order in which it was told.
 
-use menzil_core::{ChannelKey, Command, Request};
-use menzil_model::ConnectionId;
+use menzil_core::{ChannelKey, Command, Rejection, Request};
+use menzil_model::{ConnectionId, Properties};
 
 use super::model::{Belief, Entry, MessageModel, Transaction};
 use super::{Awaited, ChannelModel, Oracle};
@@ -14,6 +14,8 @@ enum Verdict {
     Acknowledge,
     Reject,
     Requeue,
+    /// Requeue, and count it.
+    Fail,
 }
 
 impl Oracle {
@@ -44,6 +46,10 @@ impl Oracle {
     fn requested(&mut self, key: ChannelKey, request: &Request) {
         match request {
             Request::Publish(publish) => {
+                if let Some(again) = resend_of(&publish.properties) {
+                    self.on(key, |channel| channel.published.push(Some(again)));
+                    return self.resent(again);
+                }
                 let number = publish
                     .body
                     .first()
@@ -60,16 +66,16 @@ impl Oracle {
                 delivery_tag,
                 multiple,
                 requeue,
-                ..
+                method,
             } => {
-                let verdict = if *requeue {
-                    Verdict::Requeue
-                } else {
-                    Verdict::Reject
+                let verdict = match (requeue, method) {
+                    (true, Rejection::Reject) => Verdict::Fail,
+                    (true, Rejection::Nack) => Verdict::Requeue,
+                    (false, _) => Verdict::Reject,
                 };
                 self.settled_tags(key, delivery_tag.0, *multiple, verdict);
             }
-            Request::Recover { .. } => self.give_back(key),
+            Request::Recover { .. } => self.give_back(key, false),
             Request::Get { queue, no_ack } => {
                 let queue = queue_number(queue.as_bytes());
                 if let Some(queue) = queue {
@@ -161,7 +167,7 @@ impl Oracle {
     }
 
     /// The message takes its place in a queue, or may as a dead letter.
-    fn enter_queue(
+    pub(super) fn enter_queue(
         &mut self,
         message: &MessageModel,
         (queue, number): (QueueNumber, MessageNumber),
@@ -172,10 +178,11 @@ impl Oracle {
         // A letter has no expiration of its own any more, and who knows when it comes.
         let own_ttl = message.ttl_ms.filter(|_| !is_potential);
         let ttl = [spec.ttl_ms, own_ttl].into_iter().flatten().min();
-        let may_expire_at = ttl.map(|ttl| now + ttl);
+        let not_before = message.delay_ms.map(|delay| now + delay);
+        let may_expire_at = ttl.map(|ttl| not_before.unwrap_or(now) + ttl);
         let model = &mut self.queues[queue];
         let entry = Entry {
-            durable: message.persistent && spec.durable,
+            durable: (message.persistent || not_before.is_some()) && spec.durable,
             belief: if message.confirm && (message.is_routed || spec.durable) {
                 Belief::Live
             } else {
@@ -190,7 +197,14 @@ impl Oracle {
             is_recovered: false,
             is_potential,
             is_rejected: false,
-            expires_at: may_expire_at.filter(|_| !is_potential),
+            not_before,
+            is_brief: not_before.is_some() && !message.persistent,
+            is_refused: false,
+            fails: 0,
+            fails_now: 0,
+            consumer: Vec::new(),
+            // When it comes nobody knows, only not before.
+            expires_at: may_expire_at.filter(|_| !is_potential && not_before.is_none()),
             may_expire_at,
             count: model.count,
             bytes: model.bytes,
@@ -226,6 +240,7 @@ impl Oracle {
         for (queue, number) in places {
             match verdict {
                 Verdict::Requeue => self.returned_to(queue, number),
+                Verdict::Fail => self.failed(queue, number),
                 Verdict::Reject if dies(queue) => self.reject(queue, number),
                 Verdict::Reject | Verdict::Acknowledge => self.settle(queue, number),
             }
@@ -239,6 +254,22 @@ impl Oracle {
     fn returned_to(&mut self, queue: QueueNumber, number: MessageNumber) {
         if let Some(entry) = self.queues[queue].entries.get_mut(&number) {
             entry.out = None;
+        }
+    }
+
+    /// A consumer failed: so often, and the message is a dead letter.
+    fn failed(&mut self, queue: QueueNumber, number: MessageNumber) {
+        self.returned_to(queue, number);
+        let Some(entry) = self.queues[queue].entries.get_mut(&number) else {
+            return;
+        };
+        entry.fails += 1;
+        entry.fails_now += 1;
+        if QUEUES[queue]
+            .delivery_limit
+            .is_some_and(|limit| entry.fails_now > limit)
+        {
+            self.reject(queue, number);
         }
     }
 
@@ -262,18 +293,22 @@ impl Oracle {
     }
 
     /// Everything that is out on the channel goes back.
-    fn give_back(&mut self, key: ChannelKey) {
+    fn give_back(&mut self, key: ChannelKey, has_failed: bool) {
         let Some(channel) = self.channels.get_mut(&key) else {
             return;
         };
         for (queue, number) in std::mem::take(&mut channel.out).into_values() {
-            self.returned_to(queue, number);
+            if has_failed {
+                self.failed(queue, number);
+            } else {
+                self.returned_to(queue, number);
+            }
         }
     }
 
     /// The channel ends.
     pub(super) fn give_up(&mut self, key: ChannelKey) {
-        self.give_back(key);
+        self.give_back(key, true);
         let Some(channel) = self.channels.get_mut(&key) else {
             return;
         };
@@ -282,7 +317,7 @@ impl Oracle {
         let rolled_back = std::mem::take(&mut channel.rolled_back);
         let held = draft.settles.into_iter().chain(draft.rejects);
         for (queue, number) in held.chain(rolled_back) {
-            self.returned_to(queue, number);
+            self.failed(queue, number);
         }
     }
 
@@ -305,14 +340,18 @@ impl Oracle {
         let ready: Vec<MessageNumber> = self.queues[queue]
             .entries
             .iter()
-            .filter(|(_, entry)| entry.out.is_none() && !entry.is_settled)
+            .filter(|(_, entry)| {
+                // What was refused is not there to be purged, and may be published again.
+                let is_absent = entry.is_refused && QUEUES[queue].deduplicates;
+                entry.out.is_none() && !entry.is_settled && !is_absent
+            })
             .map(|(number, _)| *number)
             .collect();
         // What is to be a dead letter is not purged; one that may have come is, if it has.
         let (ready, unsure): (Vec<_>, Vec<_>) = ready.into_iter().partition(|number| {
             let entry = &self.queues[queue].entries[number];
             let may_die = QUEUES[queue].dead_letters() && self.may_be_away(queue, entry);
-            !may_die && !entry.is_potential
+            !may_die && !entry.is_potential && entry.is_in_place()
         });
         for number in &ready {
             if let Some(entry) = self.queues[queue].entries.get_mut(number) {
@@ -384,6 +423,7 @@ impl Oracle {
         for number in &transaction.publishes {
             for queue in &mut self.queues {
                 queue.bury(*number);
+                queue.unclear.insert(*number);
             }
         }
         self.settled
@@ -391,16 +431,24 @@ impl Oracle {
         for (queue, number) in &transaction.rejects {
             if let Some(entry) = self.queues[*queue].entries.get_mut(number) {
                 entry.is_settled = false;
+                entry.fails += 1;
             }
         }
         for (queue, number) in &transaction.settles {
             let is_certain = transaction.certain.contains(&(*queue, *number));
             if let Some(entry) = self.queues[*queue].entries.get_mut(number) {
                 entry.is_settled = false;
+                entry.fails += 1;
                 if is_certain {
                     entry.belief = Belief::Live;
                 }
             }
         }
     }
+}
+
+/// The number of a publish of what was published before.
+fn resend_of(properties: &[u8]) -> Option<MessageNumber> {
+    let number = Properties::parse(properties).ok()?.correlation_id?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }

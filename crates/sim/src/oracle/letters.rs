@@ -12,6 +12,8 @@ impl Oracle {
         self.is_expired(entry.may_expire_at)
             || self.queues[queue].may_be_dropped(queue, entry)
             || (entry.is_rejected && QUEUES[queue].dead_letters())
+            || (QUEUES[queue].delivery_limit).is_some_and(|limit| entry.fails > limit)
+            || (entry.is_brief && self.is_expired(entry.not_before))
     }
 
     /// The queue that a letter there came from, where it may be still.

@@ -4,6 +4,7 @@
 //! What *may* be gone follows from what the node executed; what *must* be there or be gone
 //! follows from what clients heard. The oracle shares no code and no state with the node.
 
+mod again;
 mod chaos;
 mod emitted;
 mod executed;
@@ -18,7 +19,8 @@ use menzil_core::{ChannelKey, Reply};
 use menzil_model::ConnectionId;
 
 use crate::body::{self, MessageNumber};
-use crate::catalogue::{QUEUES, QueueNumber};
+use crate::catalogue::{Level, QUEUES, QueueNumber};
+use crate::policy::PolicyLog;
 use chaos::Chaos;
 pub(crate) use chaos::Thing;
 use model::{Belief, MessageModel, QueueModel, Transaction};
@@ -68,6 +70,10 @@ pub(crate) struct Sent {
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) priority: u8,
     pub(crate) confirm: bool,
+    pub(crate) delay_ms: Option<u64>,
+    pub(crate) group_key: Option<u8>,
+    /// The body is that message's.
+    pub(crate) resends: Option<MessageNumber>,
 }
 
 /// What the run is worth, in numbers.
@@ -93,6 +99,10 @@ pub struct Tally {
     pub audited: u64,
     /// Deliveries of dead letters.
     pub letters: u64,
+    /// First deliveries of delayed messages.
+    pub delayed: u64,
+    /// Acknowledged publishes of what had been published before.
+    pub resent: u64,
 }
 
 impl Tally {
@@ -108,14 +118,16 @@ impl Tally {
         self.audits += other.audits;
         self.audited += other.audited;
         self.letters += other.letters;
+        self.delayed += other.delayed;
+        self.resent += other.resent;
     }
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Oracle {
-    /// The later part of the catalogue is there.
-    later: bool,
+    /// How much of the catalogue is there.
+    later: Level,
     messages: Vec<MessageModel>,
     queues: Vec<QueueModel>,
     channels: BTreeMap<ChannelKey, ChannelModel>,
@@ -124,6 +136,7 @@ pub(crate) struct Oracle {
     /// Settles in the order of their commands, until something later is durable.
     settled: VecDeque<(u64, QueueNumber, MessageNumber)>,
     chaos: Chaos,
+    pub(crate) policies: PolicyLog,
     /// The whole catalogue is there. After a restart its transient part is not, until somebody
     /// has seen to it.
     is_declared: bool,
@@ -138,7 +151,7 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    pub(crate) fn new(later: bool) -> Self {
+    pub(crate) fn new(later: Level) -> Self {
         Self {
             later,
             messages: Vec::new(),
@@ -148,6 +161,7 @@ impl Oracle {
             transactions_made: 0,
             settled: VecDeque::new(),
             chaos: Chaos::default(),
+            policies: PolicyLog::default(),
             is_declared: false,
             executed: 0,
             now: 0,
@@ -196,6 +210,10 @@ impl Oracle {
             ttl_ms: sent.ttl_ms,
             priority: sent.priority,
             confirm: sent.confirm,
+            delay_ms: sent.delay_ms,
+            group_key: sent.group_key,
+            resends: sent.resends,
+            is_resent: false,
             is_routed: false,
             executed: 0,
             verdict: None,
@@ -228,6 +246,7 @@ impl Oracle {
             return;
         }
         self.tally.confirmed += 1;
+        self.resend_acked(number);
         if is_durable {
             self.settles_are_durable(executed);
         }
@@ -421,10 +440,13 @@ impl Oracle {
         self.chaos.restarted();
         for (number, queue) in self.queues.iter_mut().enumerate() {
             let is_attached = queue.is_attached;
+            // What was passed over, for its group was out, is below the mark of deliveries.
+            let is_marked = !is_clean || QUEUES[number].is_grouped;
             for entry in queue.entries.values_mut() {
                 entry.out = None;
                 entry.is_emitted_now = false;
-                entry.is_flaggable |= !is_clean && is_attached;
+                entry.fails_now = 0;
+                entry.is_flaggable |= is_marked && is_attached;
             }
             let transient: Vec<_> = queue
                 .entries

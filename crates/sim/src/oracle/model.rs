@@ -21,6 +21,14 @@ pub(crate) struct MessageModel {
     pub(super) ttl_ms: Option<u64>,
     pub(super) priority: u8,
     pub(super) confirm: bool,
+    /// How long it waits in its exchange.
+    pub(super) delay_ms: Option<u64>,
+    /// Its message group.
+    pub(super) group_key: Option<u8>,
+    /// It is that message once more.
+    pub(super) resends: Option<MessageNumber>,
+    /// It was published again, and that was acknowledged.
+    pub(super) is_resent: bool,
     /// It was routed while every queue of the catalogue was there.
     pub(super) is_routed: bool,
     /// In the order of the node's commands; 0 while it was not executed.
@@ -33,7 +41,7 @@ pub(crate) struct MessageModel {
 
 impl MessageModel {
     pub(super) fn is_acked(&self) -> bool {
-        self.verdict == Some(true)
+        self.verdict == Some(true) || self.is_resent
     }
 
     /// It is in the journal where a durable queue took it.
@@ -73,6 +81,18 @@ pub(super) struct Entry {
     pub(super) is_potential: bool,
     /// A consumer has rejected it, in this life of the node or an earlier one.
     pub(super) is_rejected: bool,
+    /// It was delayed, and must not come before that.
+    pub(super) not_before: Option<u64>,
+    /// Once it has come it is in memory only.
+    pub(super) is_brief: bool,
+    /// The node refused it, or lost it in a crash before it was on disk.
+    pub(super) is_refused: bool,
+    /// How often it came back from a consumer that failed, in any life of the node at most, and
+    /// in this one at least.
+    pub(super) fails: u64,
+    pub(super) fails_now: u64,
+    /// The consumer that has it, by tag; a get has none.
+    pub(super) consumer: Vec<u8>,
     /// It is gone from then on.
     pub(super) expires_at: Option<u64>,
     /// It may be gone from then on.
@@ -82,12 +102,23 @@ pub(super) struct Entry {
     pub(super) bytes: u64,
 }
 
+impl Entry {
+    /// Whether it is in its queue, and not in the exchange that delays it.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.not_before.is_none() || self.is_emitted_now
+    }
+}
+
 /// A queue of the catalogue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct QueueModel {
     pub(super) entries: BTreeMap<MessageNumber, Entry>,
     /// Left for ever: must never be seen again.
     pub(super) gone: BTreeSet<MessageNumber>,
+    /// Of those, what was never on disk.
+    pub(super) lost: BTreeSet<MessageNumber>,
+    /// Of those, what may have been on disk or not.
+    pub(super) unclear: BTreeSet<MessageNumber>,
     /// A consumer or a get was there.
     pub(super) is_attached: bool,
     pub(super) count: u64,
@@ -119,7 +150,8 @@ impl QueueModel {
         }
         let later = self.count - entry.count;
         let later_bytes = self.bytes - entry.bytes;
-        spec.length_max.is_some_and(|max| later >= max)
+        let lowest = [spec.length_max, spec.policy_max].into_iter().flatten();
+        lowest.min().is_some_and(|max| later >= max)
             || spec
                 .bytes_max
                 .is_some_and(|max| later_bytes + LARGEST > max)

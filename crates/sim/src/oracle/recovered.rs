@@ -16,6 +16,10 @@ pub(crate) struct Recovered {
     pub(crate) queues: BTreeMap<QueueNumber, Vec<(MessageNumber, bool)>>,
     /// Which of the things that come and go are there.
     pub(crate) things: BTreeSet<Thing>,
+    /// Of those, what an exchange still delayed when the clock was where it is.
+    pub(crate) waited: BTreeSet<(QueueNumber, MessageNumber)>,
+    /// The length limit that the policy sets.
+    pub(crate) policy: Option<u64>,
     /// What does not hold by itself.
     pub(crate) trouble: Option<String>,
 }
@@ -31,6 +35,9 @@ impl Oracle {
             return self.fail(trouble.clone());
         }
         self.audit_things(recovered);
+        if let Err(why) = self.policies.audit(recovered.policy, for_good) {
+            self.fail(why);
+        }
         for (queue, spec) in queues(self.later).iter().enumerate() {
             if spec.durable {
                 self.audit_queue(queue, recovered, for_good);
@@ -73,10 +80,17 @@ impl Oracle {
             if let Some(why) = self.audit_entry(queue, *number, *redelivered, for_good) {
                 return self.fail(format!("message {number} in queue {name}: {why}"));
             }
+            let entry = self.queues[queue].entries.get(number);
+            let not_before = entry.and_then(|entry| entry.not_before);
+            if not_before.is_some_and(|at| at > self.now)
+                && !recovered.waited.contains(&(queue, *number))
+            {
+                return self.fail(format!("message {number} came early to queue {name}"));
+            }
             let Some(message) = self.message(*number) else {
                 continue;
             };
-            if source_of(queue).is_some() {
+            if source_of(queue).is_some() || !QUEUES[queue].is_ordered() {
                 continue;
             }
             let priority = message.priority.min(QUEUES[queue].priority_max);
@@ -280,7 +294,14 @@ impl Oracle {
             && (letters.iter()).any(|target| self.queues[*target].is_only_possible(number));
         let source = self.source_with(queue, number);
         if !is_here && !may_move && source.is_none() {
-            return self.queues[queue].bury(number);
+            let model = &mut self.queues[queue];
+            let entry = model.entries.get(&number);
+            if entry.is_some_and(|entry| entry.belief == Belief::Live || entry.is_refused) {
+                model.lost.insert(number);
+            } else {
+                model.unclear.insert(number);
+            }
+            return model.bury(number);
         }
         let Some(entry) = self.queues[queue].entries.get_mut(&number) else {
             return;
@@ -292,6 +313,11 @@ impl Oracle {
         entry.is_settled = false;
         entry.is_recovered = is_here || may_move;
         entry.is_rejected &= !is_here;
+        entry.is_refused &= !is_here;
+        if is_here && let Some(limit) = QUEUES[queue].delivery_limit {
+            // What is known to be there has not failed too often.
+            entry.fails = entry.fails.min(limit);
+        }
         if source.is_some() {
             entry.is_potential = true;
             (entry.is_seen, entry.is_emitted) = (false, false);

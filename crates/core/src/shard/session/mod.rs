@@ -9,6 +9,7 @@ mod bridge;
 mod deliver;
 mod lend;
 mod open;
+mod pass;
 mod publish;
 mod retain;
 mod settle;

@@ -76,7 +76,12 @@ impl Shard {
             session: at.0,
             client: Some((at.1, connection)),
         };
-        let (verdict, after) = self.place_topic(turn, publisher, publish, &route);
+        let has_passed = self.pass_topic(turn, connection, publish, &route);
+        let (verdict, after) = if has_passed {
+            (Verdict::Accepted, 0)
+        } else {
+            self.place_topic(turn, publisher, publish, &route)
+        };
         if let Some(session) = self.session_mut(at) {
             session.route = Some(route);
             // Of what was refused the identifier is free at once (MQTT-4.3.3-9).
@@ -84,18 +89,22 @@ impl Shard {
                 session.received.entry(publish.packet_id).or_insert(after);
             }
         }
-        if publish.qos > 0 {
+        if !has_passed {
             self.answer_publish(turn, connection, publish, (verdict, after));
         }
     }
 
-    fn answer_publish(
+    /// Tells the publisher, if it wants to hear.
+    pub(super) fn answer_publish(
         &mut self,
         turn: &mut Turn<'_>,
         connection: ConnectionId,
         publish: &TopicPublish<'_>,
         (verdict, after): (Verdict, u64),
     ) {
+        if publish.qos == 0 {
+            return;
+        }
         match verdict {
             Verdict::Accepted | Verdict::NoMatch => self.counters.confirmed += 1,
             Verdict::Full => self.counters.nacked += 1,

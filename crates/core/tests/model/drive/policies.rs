@@ -4,7 +4,7 @@ use menzil_core::PolicyRequest;
 use menzil_model::fact::PolicyDefinition;
 use menzil_model::{Name, Value};
 
-use super::{exchange_name, overflow_name, retry_name};
+use super::{exchange_name, overflow_name, retry_name, strategy_name};
 use crate::plan::{Pattern, Policy};
 use crate::support::{arguments, name};
 
@@ -28,6 +28,10 @@ pub(super) fn definition(policy: &Policy) -> PolicyDefinition {
                 .map(|exchange| text(exchange_name(exchange))),
         ),
         ("dead-letter-routing-key", says.dead_key.map(text)),
+        (
+            "dead-letter-strategy",
+            says.at_least_once.map(strategy_name),
+        ),
         ("delivery-limit", says.failures.map(Value::I64)),
         ("consumer-timeout", says.timeout.map(number)),
         ("delayed-retry-type", says.retry.map(retry_name)),

@@ -27,14 +27,7 @@ pub(super) struct Settings {
 pub(super) struct Dead {
     pub(super) exchange: Exchange,
     pub(super) key: Option<String>,
-}
-
-impl Settings {
-    /// Whether it is followed here what becomes of such a queue.
-    pub(super) fn are_followed(&self) -> bool {
-        // One that refuses keeps what others refuse of it.
-        self.dead.is_none() || self.overflow != Overflow::Reject
-    }
+    pub(super) at_least_once: bool,
 }
 
 /// Policies of one kind that are for a queue, in the order in which they are asked.
@@ -92,13 +85,20 @@ impl Host {
         let exchange = exchange.or_else(|| users.say(|says| says.dead_exchange));
         let own_key = own.dead.and_then(|dead| Some(dead.exchange.key(dead.key?)));
         let key = own_key.or_else(|| users.say(|says| says.dead_key).map(str::to_owned));
+        let strict = own.dead.and_then(|dead| dead.at_least_once);
+        let strict = strict.or_else(|| users.say(|says| says.at_least_once));
+        let dead = exchange.map(|exchange| Dead {
+            exchange,
+            key,
+            at_least_once: strict.unwrap_or_default(),
+        });
         Settings {
             length: lowest(own.length, |says| says.length),
             bytes: lowest(own.bytes, |says| says.bytes),
             overflow: overflow.unwrap_or_default(),
             ttl: lowest(own.ttl, |says| says.ttl),
             expires: lowest(own.expires, |says| says.expires),
-            dead: exchange.map(|exchange| Dead { exchange, key }),
+            dead,
             failures: failures.and_then(|most| u64::try_from(most).ok()),
             timeout: lowest(own.timeout, |says| says.timeout),
             retry: retry.unwrap_or_default(),
@@ -118,11 +118,6 @@ impl Host {
         let is_it = |one: &Policy| (one.name, one.is_operator) == (name, is_operator);
         host.policies.retain(|one| !is_it(one));
         host
-    }
-
-    pub(super) fn can_be_followed(&self) -> bool {
-        let mut queues = self.queues.iter();
-        queues.all(|(id, queue)| self.settings_of(*id, &queue.arguments).are_followed())
     }
 
     /// Policies act on what is there.

@@ -12,8 +12,8 @@ use super::auth::Authentication;
 use super::publish::may_publish;
 use super::{Inbound, Phase};
 use crate::codec::{
-    Connect, Property, PropertyId, PropertyList, Qos, REMAINING_BYTES_MAX, ReasonCode, Rule,
-    Version, Will, decode_connect,
+    Connect, Decoded, Property, PropertyId, PropertyList, Qos, REMAINING_BYTES_MAX, ReasonCode,
+    Rule, Version, Will, decode_connect,
 };
 use crate::session::action::{Accepted, Action, Admission, Login, Outgoing, Secret, Sink};
 use crate::session::fault::Fault;
@@ -41,11 +41,11 @@ impl Inbound {
         out: &mut dyn Sink,
     ) -> Result<usize, Fault> {
         match decode_connect(input, &self.rules) {
-            Ok(Ok((connect, length))) => {
+            Ok(Decoded::Packet(connect, length)) => {
                 self.connect(&connect, entropy, out);
                 Ok(length)
             }
-            Ok(Err(needed)) => {
+            Ok(Decoded::Incomplete(needed)) => {
                 self.needed = needed;
                 Ok(0)
             }

@@ -7,7 +7,7 @@ use menzil_core::{Body, TopicPublish};
 use super::Inbound;
 use super::assembly::{Assembly, parts_of};
 use crate::codec::{
-    PacketId, Place, Properties, PropertyId, Publish, Qos, ReasonCode, TextPolicy,
+    Decoded, PacketId, Place, Properties, PropertyId, Publish, Qos, ReasonCode, TextPolicy,
     decode_publish_start,
 };
 use crate::session::action::{Action, Outgoing, OwnedPublish, Sink};
@@ -105,9 +105,9 @@ impl Inbound {
     /// comes. Returns the length of its head; 0 where even that has not come, or the payload is
     /// not so large.
     pub(super) fn publish_start(&mut self, input: &[u8]) -> Result<usize, Fault> {
-        let start = match decode_publish_start(input, self.version, &self.rules)? {
-            Ok(start) => start,
-            Err(needed) => {
+        let (start, head_bytes) = match decode_publish_start(input, self.version, &self.rules)? {
+            Decoded::Packet(start, head_bytes) => (start, head_bytes),
+            Decoded::Incomplete(needed) => {
                 self.needed = needed.max(input.len() + 1).min(self.needed);
                 return Ok(0);
             }
@@ -134,7 +134,7 @@ impl Inbound {
         let chunk_bytes = self.config.chunk_bytes;
         let assembly = Assembly::new(message, start.payload_bytes, chunk_bytes);
         self.assembly = Some(Box::new(assembly));
-        Ok(start.head_bytes)
+        Ok(head_bytes)
     }
 
     /// Payload of one that is under assembly. Returns how much that was.
