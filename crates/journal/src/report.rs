@@ -134,10 +134,13 @@ pub struct Report {
     pub quarantined: Vec<Quarantined>,
     /// Damage that cost no record.
     pub harmless: Vec<Damage>,
-    /// Indexes of each shard that some segment accounts for, damaged and dropped ones included.
+    /// Indexes of each shard that have a record in some file, damaged ones included; those that
+    /// an earlier repair took out have none.
     pub held: BTreeMap<ShardId, Vec<RangeInclusive<u64>>>,
     /// What keeps the folder from being opened.
     pub refusals: Vec<String>,
+    /// Whether one of them is about bytes that are nowhere, so that no repair can mend it.
+    pub past_repair: bool,
     /// What a repair did, one line each.
     pub actions: Vec<String>,
     /// What a repair would mend and cannot, one line each.
@@ -149,6 +152,11 @@ impl Report {
     pub(crate) fn count_cold(&mut self, contents: &Contents) {
         self.cold_files += 1;
         self.cold_records += contents.records();
+        self.hold(contents);
+    }
+
+    /// Notes which records a file has.
+    pub(crate) fn hold(&mut self, contents: &Contents) {
         for (shard, run) in &contents.runs {
             let held = self.held.entry(*shard).or_default();
             for (index, _) in run.ranks(0, u64::MAX) {
@@ -169,8 +177,8 @@ impl Report {
             && self.refusals.is_empty()
     }
 
-    /// Those of the indexes, which come ascending, that no segment accounts for: nothing is
-    /// damaged where they were, they are just not there.
+    /// Those of the indexes, which come ascending, that have no record: nothing is damaged where
+    /// they were, they are just not there, or a repair took them out.
     pub fn missing(&self, shard: ShardId, indexes: &[u64]) -> Vec<u64> {
         let mut held = self.held.get(&shard).cloned().unwrap_or_default();
         held.sort_unstable_by_key(|run| *run.start());

@@ -116,9 +116,8 @@ impl Walk {
 
     /// What was found, with which records each shard has.
     pub(crate) fn into_report(mut self) -> Report {
-        for (shard, run) in self.contents.iter().flat_map(|contents| &contents.runs) {
-            let held = self.report.held.entry(*shard).or_default();
-            held.push(run.first..=run.last);
+        for contents in &self.contents {
+            self.report.hold(contents);
         }
         self.report
     }
@@ -412,6 +411,10 @@ impl Walk {
     /// who walks.
     pub(crate) fn refuse(&mut self, error: OpenError) -> Result<(), OpenError> {
         if self.lenient {
+            self.report.past_repair |= matches!(
+                error,
+                OpenError::CorruptCheckpoint { .. } | OpenError::Incomplete { .. }
+            );
             self.report.refusals.push(error.what());
             return Ok(());
         }

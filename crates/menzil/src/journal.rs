@@ -117,24 +117,32 @@ fn sound(dir: &Path, report: &Report, missing: usize) -> Result<(), Failure> {
         return Ok(());
     }
     let dir = dir.display();
-    Err(Failure::new(if !report.refusals.is_empty() {
-        format!(
-            "{dir}: damaged, see above, and no server starts on it; keep a copy, then \
+    // A repair gives misnamed files their names again and notes what a cut-off one lost.
+    Err(Failure::new(
+        if report.past_repair && report.segments_damaged.is_empty() {
+            format!(
+                "{dir}: damaged, see above, no server starts on it, and no repair can bring back \
+             what is missing. Restore the whole folder from a backup, or put the missing files back"
+            )
+        } else if !report.refusals.is_empty() {
+            format!(
+                "{dir}: damaged, see above, and no server starts on it; keep a copy, then \
              `menzil journal repair {dir}`"
-        )
-    } else if missing > 0 {
-        format!(
-            "{dir}: {} of messages {} missing, see above; a server starts on it without them. \
+            )
+        } else if missing > 0 {
+            format!(
+                "{dir}: {} of messages {} missing, see above; a server starts on it without them. \
              Only a backup, or the missing files put back, has them",
-            counted(missing as u64, "record"),
-            if missing == 1 { "is" } else { "are" }
-        )
-    } else {
-        format!(
-            "{dir}: damaged, see above; a server starts on it all the same. To have it named no \
+                counted(missing as u64, "record"),
+                if missing == 1 { "is" } else { "are" }
+            )
+        } else {
+            format!(
+                "{dir}: damaged, see above; a server starts on it all the same. To have it named no \
              more, keep a copy, then `menzil journal repair {dir}`"
-        )
-    }))
+            )
+        },
+    ))
 }
 
 fn line(dumped: &Dumped<'_>) -> String {

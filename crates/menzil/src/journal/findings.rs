@@ -56,8 +56,9 @@ pub(crate) fn describe(
     }
     if !missing.is_empty() {
         tell(format!(
-            "effect: {} that queues need {} missing; the message of each is lost, from every \
-             queue it was in. A server that starts names and drops it when it is due",
+            "effect: {} that queues need {} missing, gone with a file or taken out by a repair; \
+             what each held, a message or all of a transaction, is lost from every queue it \
+             was in. A server that starts names and drops it when it is due",
             counted(missing.len() as u64, "record"),
             if missing.len() == 1 { "is" } else { "are" }
         ));
@@ -134,9 +135,10 @@ fn effect(class: Class) -> &'static str {
              or the deletion of one is lost"
         }
         Class::Message => {
-            "of each damaged message record one message is lost, from every queue it was in; or, \
-             where the record held acknowledgements, their messages come once more. A server \
-             starts all the same and names it in its log"
+            "of each damaged message record the message is lost, from every queue it was in, and \
+             all messages of it where it was a transaction; or, where the record held \
+             acknowledgements, their messages come once more. A server starts all the same and \
+             names it in its log"
         }
         Class::Session => "of each damaged session record what a session kept is lost",
     }
@@ -184,7 +186,7 @@ mod tests {
             "message record 1:12 of virtual host \"shop\" is damaged: damaged record header in",
             "message record 2:12 of shard 2 (name unknown) is damaged",
             "it still reads as a queue",
-            "effect: of each damaged message record one message is lost",
+            "effect: of each damaged message record the message is lost",
             "message records 1:12 to 1:13 of virtual host \"shop\" are missing",
             "message record 3:12 of shard 3 (name unknown) is missing",
             "effect: 3 records that queues need are missing",

@@ -94,6 +94,39 @@ fn a_damaged_message_below_the_checkpoint_is_named_when_it_is_read() {
     assert!(log.contains("record=1:"), "{log}");
 }
 
+#[test]
+fn what_a_queue_needs_of_what_was_taken_out_is_missed_until_it_was_due() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    fill(&server);
+    assert_eq!(server.stop().0.code(), Some(0));
+    damage(dir.path(), b"message-to-find");
+    let (code, _) = journal("repair", dir.path());
+    assert_eq!(code, Some(0));
+    let (code, found) = journal("verify", dir.path());
+    assert_eq!(code, Some(1), "{found}");
+    assert!(
+        found.contains("of virtual host \"/\" is missing"),
+        "{found}"
+    );
+    assert!(found.contains("taken out by a repair"), "{found}");
+    assert!(!found.contains("no damage was found"), "{found}");
+    let server = Server::start(dir.path(), &[]);
+    assert_eq!(bodies(&server, 6), LEFT);
+    let (_, log) = server.stop();
+    assert!(
+        log.contains("records that queues need are missing"),
+        "{log}"
+    );
+    let (code, found) = journal("verify", dir.path());
+    assert_eq!(code, Some(0), "{found}");
+    let (_, log) = Server::start(dir.path(), &[]).stop();
+    assert!(
+        !log.contains("records that queues need are missing"),
+        "{log}"
+    );
+}
+
 /// Messages of a queue by number.
 fn publish_numbers(server: &Server, numbers: std::ops::Range<u32>) {
     let mut client = Client::open(server.port);
@@ -404,8 +437,18 @@ fn repair_of_a_folder_without_its_checkpoint_says_that_it_cannot() {
     // As if the first segments had long been used again.
     fs::remove_file(&files(dir.path(), "segment-")[0]).unwrap();
     for checkpoint in files(dir.path(), "checkpoint-1-") {
+        let mut bytes = fs::read(&checkpoint).unwrap();
+        bytes.truncate(bytes.len() - 1);
+        fs::write(&checkpoint, bytes).unwrap();
+        let (code, said) = journal("verify", dir.path());
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("no repair can bring back"), "{said}");
+        assert!(!said.contains("journal repair"), "{said}");
         fs::remove_file(checkpoint).unwrap();
     }
+    let (code, said) = journal("verify", dir.path());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(!said.contains("journal repair"), "{said}");
     let (code, said) = journal("repair", dir.path());
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("records 1 to "), "{said}");
