@@ -252,27 +252,31 @@ def test_an_exchange_keeps_what_a_policy_says(conn, broker, connect, policies, n
     conn.call(conn.channel(), "exchange.delete", exchange=exchange)
 
 
-@pytest.mark.parametrize("definition, text", [
-    ({"retain-age": "soon"}, '<<"soon">> is not a valid age to retain: must be milliseconds, or a text such as'),
-    ({"retain-messages": 0}, "0 is not a valid number of messages to retain: must be a whole number from 1 on"),
-    ({"max-length": -1}, "-1 is not a valid maximum length"),
-    ({"overflow": "spill"}, '<<"spill">> is not a valid overflow value'),
-    ({"max-priority": 5}, '[{<<"max-priority">>,5}] are not recognised policy settings'),
-    ({"delayed-retry-type": "all"}, "delayed-retry-min is required when delayed-retry-type is all"),
-    ({}, "no policy provided"),
+# What the command line of each says: RabbitMQ in the words of its protocol, Menzil in plain ones.
+@pytest.mark.parametrize("definition, theirs, ours", [
+    ({"retain-age": "soon"}, None, 'retain-age is "soon", and must be milliseconds, or a text such as'),
+    ({"retain-messages": 0}, None, "retain-messages is 0, and must be a whole number from 1 on"),
+    ({"max-length": -1}, "-1 is not a valid maximum length", "max-length is -1, and must be a whole number from 0 on"),
+    ({"overflow": "spill"}, '<<"spill">> is not a valid overflow value', 'overflow is "spill", and must be "drop-head"'),
+    ({"max-priority": 5}, '[{<<"max-priority">>,5}] are not recognised policy settings',
+     "policies do not have max-priority"),
+    ({"delayed-retry-type": "all"}, "delayed-retry-min is required when delayed-retry-type is all",
+     "delayed-retry-type all needs delayed-retry-min too"),
+    ({}, "no policy provided", "the definition is empty: it needs a key and its value"),
 ], ids=str)
-def test_what_is_no_policy_is_refused(broker, policies, name, definition, text):
-    if not broker.menzil and any(key.startswith("retain") for key in definition):
+def test_what_is_no_policy_is_refused(broker, policies, name, definition, theirs, ours):
+    if not broker.menzil and theirs is None:
         pytest.skip("only Menzil's exchanges keep what passes")
     done = policies.try_set(name(), "^x$", definition)
     assert done.returncode != 0
-    assert text in done.stderr + done.stdout
+    assert (ours if broker.menzil else theirs) in done.stderr + done.stdout
 
 
-def test_a_pattern_that_is_none_and_an_unknown_kind_are_refused(policies, name):
+def test_a_pattern_that_is_none_and_an_unknown_kind_are_refused(broker, policies, name):
     done = policies.try_set(name(), "[x", {"max-length": 1})
     assert done.returncode != 0
-    assert "pattern should be regular expression but is invalid" in done.stderr + done.stdout
+    text = "is no regular expression" if broker.menzil else "pattern should be regular expression but is invalid"
+    assert text in done.stderr + done.stdout
     done = policies.try_set(name(), "x", {"max-length": 1}, apply_to="dogs")
     assert done.returncode != 0
     assert "apply-to 'dogs' unrecognised" in done.stderr + done.stdout

@@ -385,17 +385,23 @@ fn nothing_is_told_before_it_is_committed_and_answers_keep_their_order() {
     // A copy may go as it comes; that it did is in the record.
     let got = talk.publish(peer, (1, 1), "t", "1");
     assert_eq!(got, ["PUBLISH q1 #1 [t] 1"]);
+    // Of QoS 2 it waits: after a crash its identifier would else be another message's.
     let got = talk.publish(peer, (2, 2), "t", "2");
-    assert_eq!(got, ["PUBLISH q2 #2 [t] 2"]);
+    assert!(got.is_empty(), "{got:?}");
     // Nobody has to have this one, and its answer still waits for those before.
     assert!(talk.publish(peer, (1, 3), "other", "3").is_empty());
     assert_eq!(talk.packet(peer, &Packet::PingReq), ["PINGRESP"]);
-    assert!(talk.ack(peer, Packet::PubRec, 2).is_empty());
     talk.world.commit();
-    assert_eq!(
-        talk.got(peer),
-        ["PUBACK 1", "PUBREC 2", "PUBACK 3 10", "PUBREL 2"]
+    let mut got = talk.got(peer);
+    let copy = got.iter().position(|line| line == "PUBLISH q2 #2 [t] 2");
+    got.remove(copy.unwrap());
+    assert_eq!(got, ["PUBACK 1", "PUBREC 2", "PUBACK 3 10"]);
+    assert!(
+        talk.ack(peer, Packet::PubRec, 2).is_empty(),
+        "it waits as well"
     );
+    talk.world.commit();
+    assert_eq!(talk.got(peer), ["PUBREL 2"]);
 }
 
 #[test]
