@@ -290,11 +290,6 @@ impl Log for ShardLog<'_> {
         // large ones a single batch may hold more than is prepared.
         bytes <= LOW_ROOM_BYTES || self.journal.make_room(bytes)
     }
-
-    fn has_room_for_own(&self, bytes: u64) -> bool {
-        let bytes = bytes.saturating_add(RECORD_OVERHEAD_BYTES);
-        self.journal.has_room(bytes)
-    }
 }
 
 /// Ends the process at once: nothing may be acknowledged any more. The journal's recovery is
