@@ -4,7 +4,7 @@ use menzil_model::fact::{SessionChange, Why};
 use menzil_model::{ConnectionId, Fact, QueueId, Sequence};
 
 use super::super::Shard;
-use crate::mqtt::{EndReason, Grant, SessionOutput};
+use crate::mqtt::{EndReason, Grant, InFlight, SessionOutput};
 use crate::queue::Settled;
 use crate::slots::Place;
 use crate::turn::Turn;
@@ -17,6 +17,19 @@ impl Shard {
         (connection, at): (ConnectionId, (QueueId, Place)),
         packet_id: u16,
     ) {
+        let is_meant = |one: &InFlight| Grant::of(one.sequence).qos == 1;
+        self.finish_in_flight(turn, (connection, at), packet_id, is_meant);
+    }
+
+    /// An entry that is out is done with, if what the client says is meant for such a one. One that
+    /// is not out is passed over.
+    fn finish_in_flight(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (connection, at): (ConnectionId, (QueueId, Place)),
+        packet_id: u16,
+        is_meant: impl FnOnce(&InFlight) -> bool,
+    ) {
         let Some(session) = self.session_mut(at) else {
             return;
         };
@@ -24,8 +37,9 @@ impl Shard {
             return;
         };
         match session.in_flight.get(found).copied() {
-            Some(one) if Grant::of(one.sequence).qos == 1 => {
+            Some(one) if is_meant(&one) => {
                 session.in_flight.remove(found);
+                session.released.remove(&one.sequence);
                 self.settle_in_session(at, one.sequence);
             }
             Some(_) => self.end_for_wrong_ack(turn, connection),
@@ -111,21 +125,7 @@ impl Shard {
         (connection, at): (ConnectionId, (QueueId, Place)),
         packet_id: u16,
     ) {
-        let Some(session) = self.session_mut(at) else {
-            return;
-        };
-        let Some(found) = session.find_in_flight(packet_id) else {
-            return;
-        };
-        match session.in_flight.get(found).copied() {
-            Some(one) if one.is_released => {
-                session.in_flight.remove(found);
-                session.released.remove(&one.sequence);
-                self.settle_in_session(at, one.sequence);
-            }
-            Some(_) => self.end_for_wrong_ack(turn, connection),
-            None => {}
-        }
+        self.finish_in_flight(turn, (connection, at), packet_id, |one| one.is_released);
     }
 
     /// PUBREL: the next message with that packet identifier is another one. PUBCOMP waits until
