@@ -90,8 +90,6 @@ pub(crate) struct HeldPublish {
     pub(crate) unroutable: bool,
     /// The broker moves it, and it is no duplicate of what it was before.
     pub(crate) is_moved: bool,
-    /// The broker brings it, whom nobody holds back: it waits where room is not certain.
-    pub(crate) is_own: bool,
 }
 
 /// An acknowledgement or rejection of a transaction.

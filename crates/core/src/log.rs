@@ -23,13 +23,6 @@ pub trait Log {
     /// full: publishes that need the journal are refused.
     fn has_room(&self, bytes: u64) -> bool;
 
-    /// As [`Log::has_room`], for what the shard itself appends (dead letters, messages that are
-    /// due), which nobody holds back before room runs short: it waits until there is some for
-    /// certain.
-    fn has_room_for_own(&self, bytes: u64) -> bool {
-        self.has_room(bytes)
-    }
-
     /// That many entries that needed the record are gone.
     fn release(&mut self, index: u64, count: u32);
 

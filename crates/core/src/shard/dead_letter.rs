@@ -692,7 +692,6 @@ impl Shard {
                 unroutable: false,
                 delay,
                 is_moved: true,
-                is_own: true,
             },
             atomic,
         }

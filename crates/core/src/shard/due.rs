@@ -308,7 +308,7 @@ impl Shard {
             return Sent::Gone;
         };
         let held = &way.held;
-        if held.persistent && !turn.log.has_room_for_own(message.total_bytes()) {
+        if held.persistent && !turn.log.has_room(message.total_bytes()) {
             return Sent::NoRoom;
         }
         let mut pending = Pending::default();
@@ -319,7 +319,7 @@ impl Shard {
         let stays = way.atomic
             || left.len() == held.targets.len()
             || notes.len() > NOTES_BYTES_MAX
-            || !turn.log.has_room_for_own(2 * message.total_bytes());
+            || !turn.log.has_room(2 * message.total_bytes());
         if !left.is_empty() && stays {
             return Sent::Refused(left);
         }
@@ -439,7 +439,6 @@ impl Shard {
                 // A publish that waited comes to its queues for the first time, a dead letter
                 // does not.
                 is_moved: notes.is_letter(),
-                is_own: true,
                 replies: Vec::new(),
             },
             atomic: definition.is_some_and(|definition| is_atomic(&definition.arguments)),

@@ -181,7 +181,6 @@ impl Shard {
             unroutable: unroutable && publish.mandatory,
             delay: route.delay,
             is_moved: false,
-            is_own: false,
         };
         if transactional {
             return self.hold_publish(key, held);
@@ -269,7 +268,7 @@ impl Shard {
             }
             let overflow = queue.settings.overflow;
             let is_full = overflow != Overflow::DropHead && self.is_full(*id, pending, body_bytes);
-            let is_disk_full = !is_full && durable && !has_room(turn, held, bytes);
+            let is_disk_full = !is_full && durable && !turn.log.has_room(bytes);
             if is_full || is_disk_full {
                 intake.is_disk_full |= is_disk_full;
                 intake.refused_by.push(*id);
@@ -522,15 +521,6 @@ impl Shard {
             .iter()
             .filter_map(room)
             .fold(0, u64::saturating_add)
-    }
-}
-
-/// Whether the journal has room for a message.
-fn has_room(turn: &Turn<'_>, held: &HeldPublish, bytes: u64) -> bool {
-    if held.is_own {
-        turn.log.has_room_for_own(bytes)
-    } else {
-        turn.log.has_room(bytes)
     }
 }
 

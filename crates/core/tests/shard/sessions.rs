@@ -1117,3 +1117,17 @@ fn a_session_goes_on_when_its_connection_has_room_again() {
     }
     assert_eq!(got, 5);
 }
+
+#[test]
+fn a_retained_message_that_the_disk_has_no_room_for_is_not_acknowledged_as_kept() {
+    let mut clients = Clients::new();
+    clients.connect(3, clean());
+    let publish =
+        |clients: &mut Clients, body| clients.publish_as(3, (1, 7), "r", body, (true, None));
+    assert_eq!(publish(&mut clients, "before"), ["3: puback 7"]);
+    clients.world.log.full = true;
+    for body in ["after", ""] {
+        assert_eq!(publish(&mut clients, body), ["3: puback 7 full"], "{body}");
+        assert_eq!(clients.world.shard.retained_count(), 1);
+    }
+}

@@ -20,8 +20,6 @@ pub(crate) struct Records {
     /// How many entries need each record, by what the shard says.
     pub(crate) references: Vec<u32>,
     pub(crate) full: bool,
-    /// Room is not certain: only what clients publish is taken.
-    pub(crate) short: bool,
 }
 
 impl Records {
@@ -85,10 +83,6 @@ impl Log for Records {
 
     fn has_room(&self, _bytes: u64) -> bool {
         !self.full
-    }
-
-    fn has_room_for_own(&self, bytes: u64) -> bool {
-        !self.short && self.has_room(bytes)
     }
 }
 

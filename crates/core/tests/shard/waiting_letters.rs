@@ -6,7 +6,7 @@ use menzil_model::fact::Content;
 use menzil_model::{DeliveryTag, Fact, Value};
 
 use crate::dead_letters::letter;
-use crate::support::{Seen, World, arguments, key};
+use crate::support::{World, arguments, key};
 
 const MAX_ONE: (&str, Value<'_>) = ("x-max-length", Value::I32(1));
 const REFUSES: (&str, Value<'_>) = ("x-overflow", Value::LongString(b"reject-publish"));
@@ -275,29 +275,4 @@ fn at_least_once_a_message_that_would_go_round_waits() {
         assert_eq!(held, [(0, 0), (0, 1)], "{how:?}");
         assert_eq!(world.shard.counters().dead_letters_dropped, 0, "{how:?}");
     }
-}
-
-#[test]
-fn what_the_broker_moves_waits_for_certain_room_where_a_publish_does_not() {
-    let mut world = World::new();
-    world.declare("dead");
-    let to_dead = arguments(&[
-        ("x-message-ttl", Value::I32(10)),
-        ("x-dead-letter-exchange", Value::LongString(b"")),
-        ("x-dead-letter-routing-key", Value::LongString(b"dead")),
-    ]);
-    world.declare_with("q", true, to_dead);
-    world.publish("", "q", "letter");
-    world.log.short = true;
-    world.tick(20);
-    world.publish("", "dead", "publish");
-    let got = world.get("dead");
-    assert!(matches!(got.as_slice(), [Seen::Got { body, left: 0, .. }] if body == "publish"));
-    world.log.short = false;
-    world.tick(1_000);
-    let got = world.get("dead");
-    assert!(
-        matches!(got.as_slice(), [Seen::Got { body, .. }] if body == "letter"),
-        "{got:?}"
-    );
 }

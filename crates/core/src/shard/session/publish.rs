@@ -177,12 +177,7 @@ impl Shard {
                 Found::Group(queue, place) => route.groups.push((queue, place)),
             });
         route.merge();
-        let durable = |target: &SessionTarget| {
-            let queue = self.queues.at(target.place, target.session);
-            queue.is_some_and(|queue| queue.definition.durable)
-        };
-        let outlives = |group: &(QueueId, Place)| self.is_group_durable(*group);
-        route.has_durable = route.sessions.iter().any(durable) || route.groups.iter().any(outlives);
+        route.has_durable = self.outlive_a_restart(&route.sessions, &route.groups);
     }
 
     /// Hands a message to all who get it. Returns what to tell the publisher, and the index that
@@ -201,7 +196,7 @@ impl Shard {
         let held = HeldPublish {
             message: Arc::new(self.message_of_topic(publish, route)),
             persistent: publish.qos > 0,
-            ttl: publish.expiry.map(|seconds| u64::from(seconds) * 1000),
+            ttl: publish.ttl(),
             priority: 0,
             delay: 0,
             targets: route.queues.clone(),
@@ -211,9 +206,8 @@ impl Shard {
             replies: Vec::new(),
             unroutable: false,
             is_moved: false,
-            is_own: false,
         };
-        let may_retain = !publish.retain || self.may_retain(&held);
+        let may_retain = !publish.retain || self.may_retain(turn, &held);
         let mut pending = Pending::default();
         let intake = self.intake(turn, &held, false, &mut pending);
         let is_refused = !intake.refused_by.is_empty() || !may_retain;
@@ -221,11 +215,7 @@ impl Shard {
         let has_any = intake.reaches_a_queue();
         self.counters.routed += u64::from(has_any);
         let is_stored = intake.entries.iter().any(|entry| entry.durable);
-        let mut also = if may_retain {
-            self.retained_by(turn, &held)
-        } else {
-            Vec::new()
-        };
+        let mut also = self.retained_by(turn, &held);
         let is_recorded = publisher
             .client
             .is_some_and(|(place, _)| self.is_session_recorded((publisher.session, place)));
@@ -268,13 +258,7 @@ impl Shard {
         intake: &mut Intake,
     ) {
         let in_queues = intake.entries.iter().any(|entry| entry.durable);
-        let is_durable = |target: &SessionTarget| {
-            let queue = self.queues.at(target.place, target.session);
-            queue.is_some_and(|queue| queue.definition.durable)
-        };
-        let outlives = |group: &(QueueId, Place)| self.is_group_durable(*group);
-        let wants_record = held.persistent
-            && (held.sessions.iter().any(is_durable) || held.groups.iter().any(outlives));
+        let wants_record = held.persistent && self.outlive_a_restart(&held.sessions, &held.groups);
         let has_room = in_queues || !wants_record || turn.log.has_room(held.message.total_bytes());
         let is_stored = in_queues || wants_record && has_room;
         for target in &held.sessions {
@@ -296,6 +280,13 @@ impl Shard {
                 intake.entries.push(entry);
             }
         }
+    }
+
+    /// Whether what waits for one of these is recorded.
+    fn outlive_a_restart(&self, sessions: &[SessionTarget], groups: &[(QueueId, Place)]) -> bool {
+        let mut sessions = sessions.iter();
+        sessions.any(|target| self.is_session_recorded((target.session, target.place)))
+            || groups.iter().any(|group| self.is_group_durable(*group))
     }
 
     /// Whether what waits for a group is recorded.
@@ -438,10 +429,13 @@ impl Shard {
         }
     }
 
-    /// Whether there is room for the retained message.
-    fn may_retain(&self, held: &HeldPublish) -> bool {
+    /// Whether there is room for the retained message, or for the record that it is gone.
+    fn may_retain(&self, turn: &Turn<'_>, held: &HeldPublish) -> bool {
         let rules = &self.settings.sessions;
         let sessions = &self.sessions;
+        if !turn.log.has_room(held.message.total_bytes()) {
+            return false;
+        }
         if held.message.body_bytes() == 0 {
             return true;
         }
@@ -457,13 +451,9 @@ impl Shard {
     /// retained one of its topic away (MQTT-3.3.1-6).
     pub(in super::super) fn retained_by(&self, turn: &Turn<'_>, held: &HeldPublish) -> Vec<Fact> {
         let notes = TopicNotes::read(held.message.notes()).filter(|_| held.retain);
-        let Some(notes) = notes else {
+        let Some(notes) = notes.filter(|_| self.may_retain(turn, held)) else {
             return Vec::new();
         };
-        let has_room = turn.log.has_room(held.message.total_bytes());
-        if !has_room || !self.may_retain(held) {
-            return Vec::new();
-        }
         let kept = (held.message.body_bytes() > 0).then(|| Kept {
             origin: Origin::default(),
             extent: Extent::default(),
